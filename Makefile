@@ -1,0 +1,28 @@
+# Thin: everything is in tools/dev.py, which needs nothing but Python.
+DATA ?= data
+PORT ?= 8000
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test serve lint bench-overhead openapi
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
+
+demo: ## a walk through the service, start to end
+	@python3 tools/dev.py demo $(ARGS)
+
+test: ## ruff, mypy and pytest on real servers; make test ARGS="-k ledger"
+	@python3 tools/dev.py test $(ARGS)
+
+serve: ## the service on this machine; make serve DATA=dir PORT=8000
+	@python3 tools/dev.py serve --data "$(DATA)" --port "$(PORT)"
+
+lint: ## ruff and mypy
+	@python3 tools/dev.py lint
+
+bench-overhead: ## what the service costs on top of the computation
+	@python3 tools/dev.py run -- python benchmarks/overhead.py $(ARGS)
+
+openapi: ## write the OpenAPI document
+	@python3 tools/dev.py run -- python -m service.api.openapi $(ARGS)

@@ -1,0 +1,42 @@
+"""The algorithm catalog, and whether the service is well."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.api.auth import Me
+from service.api.context import Ctx
+from service.api.pages import Page
+from service.api.shapes import AlgorithmShape, HealthShape
+from service.errors import Unavailable
+from service.planning.catalog import CATALOG
+
+router = APIRouter(tags=["algorithms"])
+health = APIRouter(tags=["health"])
+
+
+@router.get("/algorithms", response_model=Page[AlgorithmShape])
+def list_algorithms(me: Me) -> Any:
+    data = [algorithm.card() for algorithm in CATALOG.values()]
+    return {"data": data, "has_more": False, "url": "/v1/algorithms"}
+
+
+@health.get("/healthz", response_model=HealthShape)
+def healthz() -> Any:
+    """The process answers."""
+    return {}
+
+
+@health.get("/readyz", response_model=HealthShape)
+def readyz(ctx: Ctx) -> Any:
+    """The database answers and is migrated, so requests can be served."""
+    try:
+        with ctx.db.read() as connection:
+            connection.execute(text("SELECT 1 FROM jobs LIMIT 1"))
+    except SQLAlchemyError:
+        raise Unavailable(
+            "the database does not answer, or `epsilond migrate` has not run."
+        ) from None
+    return {}

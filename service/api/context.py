@@ -1,0 +1,35 @@
+"""What every request needs: settings, database, and the way to hint at a new job."""
+
+import logging
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from service.config import Settings
+from service.db import Database
+from service.jobs.reap import Hint, HintError
+
+log = logging.getLogger("epsilond.api")
+
+
+@dataclass(frozen=True)
+class Context:
+    settings: Settings
+    db: Database
+    hint: Hint
+
+    def try_hint(self, job_id: str) -> None:
+        """The job is safe in the database; a broker that is down only delays it."""
+        try:
+            self.hint(job_id)
+        except HintError as error:
+            log.warning("no hint for %s, the relay will send it: %s", job_id, error)
+
+
+def _context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+Ctx = Annotated[Context, Depends(_context)]

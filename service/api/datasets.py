@@ -1,0 +1,219 @@
+"""Datasets: declare, upload, list, grant, delete the data."""
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select
+
+from service.api.auth import Caller, Me, owned_dataset, visible_dataset
+from service.api.context import Ctx
+from service.api.pages import After, Limit, Page, newest_first
+from service.api.shapes import DatasetRequest, DatasetShape, GrantRequest, GrantShape
+from service.datasets.schema import Schema
+from service.datasets.upload import delete_dataset_data, finish_upload, receive
+from service.db import iso, new_id, now_ms
+from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
+from service.ledger.accounts import find_account
+from service.ledger.reserve import set_share
+from service.planning.conversion import budget_units
+from service.tables import datasets, grants, principals, shares
+
+router = APIRouter(tags=["datasets"])
+
+FORMATS = {"text/csv": "csv", "application/x-npz": "npz", "application/zip": "npz"}
+
+
+def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str, Any]:
+    schema = Schema.model_validate_json(row.schema)
+    view = {
+        "id": row.id,
+        "name": row.name,
+        "owner": row.owner_id,
+        "lineage": row.lineage_id,
+        "state": row.state,
+        "schema": schema,
+        "rows": None if row.facts is None else json.loads(row.facts)["rows"],
+        "features": list(schema.feature_names),
+        "storage": schema.storage,
+        "audit_length": row.chain_length,
+        "audit_head": row.chain_head,
+        "created_at": iso(row.created_ms),
+    }
+    if me.role == "admin" and row.content_mac is not None:
+        view["same_content_as"] = list(
+            connection.execute(
+                select(datasets.c.id).where(
+                    datasets.c.content_mac == row.content_mac, datasets.c.owner_id != row.owner_id
+                )
+            ).scalars()
+        )
+    return view
+
+
+@router.post("/datasets", status_code=201, response_model=DatasetShape)
+def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
+    """Declare a dataset by its public facts; its data follows with PUT .../data."""
+    me.need("owner")
+    dataset_id = new_id("ds")
+    with ctx.db.write() as connection:
+        lineage_id = None
+        if request.same_people_as is not None:
+            lineage_id = owned_dataset(connection, me, request.same_people_as).lineage_id
+            if lineage_id is None:
+                raise InvalidRequest("same_people_as must name a dataset that has data.")
+        connection.execute(
+            insert(datasets).values(
+                id=dataset_id,
+                owner_id=me.id,
+                lineage_id=lineage_id,
+                name=request.name,
+                state="empty",
+                schema=request.declared.model_dump_json(),
+                created_ms=now_ms(),
+            )
+        )
+        return dataset_view(connection, me, owned_dataset(connection, me, dataset_id))
+
+
+@router.get("/datasets", response_model=Page[DatasetShape])
+def list_datasets(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = None) -> Any:
+    query = select(datasets)
+    if me.role not in ("admin", "auditor"):
+        granted = select(grants.c.dataset_id).where(grants.c.principal_id == me.id)
+        query = query.where(or_(datasets.c.owner_id == me.id, datasets.c.id.in_(granted)))
+    with ctx.db.read() as connection:
+        rows, more = newest_first(connection, datasets, query, limit, starting_after)
+        data = [dataset_view(connection, me, row) for row in rows]
+    return {"data": data, "has_more": more, "url": "/v1/datasets"}
+
+
+@router.get("/datasets/{dataset_id}", response_model=DatasetShape)
+def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
+    with ctx.db.read() as connection:
+        return dataset_view(connection, me, visible_dataset(connection, me, dataset_id))
+
+
+@router.put(
+    "/datasets/{dataset_id}/data",
+    response_model=DatasetShape,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                media: {"schema": {"type": "string", "format": "binary"}} for media in FORMATS
+            },
+        }
+    },
+)
+async def upload_data(
+    ctx: Ctx, me: Me, dataset_id: str, request: Request, content_type: Annotated[str, Header()]
+) -> Any:
+    """The data itself, once: CSV with a header, or NPZ. Streamed to disk, encoded in a process of
+    its own under limits, and stored immutable. Errors name row and column, to the owner alone."""
+    media = content_type.partition(";")[0].strip().lower()
+    if media not in FORMATS:
+        raise UnsupportedMediaType(f"send one of: {', '.join(FORMATS)}.")
+
+    def begin() -> Row[Any]:
+        with ctx.db.read() as connection:
+            return owned_dataset(connection, me, dataset_id)
+
+    row = await asyncio.to_thread(begin)
+    path = await receive(ctx.settings, row, request.stream())
+    await asyncio.to_thread(finish_upload, ctx.db, ctx.settings, row, path, FORMATS[media])
+    return await asyncio.to_thread(get_dataset, ctx, me, dataset_id)
+
+
+@router.delete("/datasets/{dataset_id}/data", status_code=204)
+def delete_data(ctx: Ctx, me: Me, dataset_id: str) -> Response:
+    """Delete the rows. The ledger, the models and the audit chain stay; the budget stays spent."""
+    with ctx.db.read() as connection:
+        owned_dataset(connection, me, dataset_id)
+    delete_dataset_data(ctx.db, ctx.settings, dataset_id)
+    return Response(status_code=204)
+
+
+@router.get("/datasets/{dataset_id}/grants", response_model=Page[GrantShape])
+def list_grants(ctx: Ctx, me: Me, dataset_id: str) -> Any:
+    with ctx.db.read() as connection:
+        row = visible_dataset(connection, me, dataset_id)
+        if row.owner_id != me.id:
+            me.need("admin", "auditor")
+        data = _grants(connection, row)
+    return {"data": data, "has_more": False, "url": f"/v1/datasets/{dataset_id}/grants"}
+
+
+@router.put("/datasets/{dataset_id}/grants/{principal_id}", response_model=GrantShape)
+def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRequest) -> Any:
+    """Let an analyst use the dataset, with a share of the budget if `epsilon_cap` is given."""
+    with ctx.db.write() as connection:
+        row = owned_dataset(connection, me, dataset_id)
+        analyst = connection.execute(
+            select(principals).where(
+                principals.c.id == principal_id, principals.c.role == "analyst"
+            )
+        ).first()
+        if analyst is None:
+            raise NotFound("no analyst has this id; GET /v1/principals lists them.")
+        if not any(g["principal"] == principal_id for g in _grants(connection, row)):
+            connection.execute(
+                insert(grants).values(
+                    dataset_id=dataset_id, principal_id=principal_id, created_ms=now_ms()
+                )
+            )
+        account = find_account(connection, row.lineage_id)
+        if account is not None:
+            cap = request.epsilon_cap
+            units = None if cap is None else budget_units(cap, account.terms.delta)
+            set_share(connection, account.id, principal_id, units)
+        elif request.epsilon_cap is not None:
+            raise BudgetNotSet("set the dataset's budget before shares of it.")
+        return next(g for g in _grants(connection, row) if g["principal"] == principal_id)
+
+
+@router.delete("/datasets/{dataset_id}/grants/{principal_id}", status_code=204)
+def revoke_grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str) -> Response:
+    """Take the grant back. Jobs already submitted stay, and so does what they cost."""
+    with ctx.db.write() as connection:
+        owned_dataset(connection, me, dataset_id)
+        gone = connection.execute(
+            delete(grants).where(
+                grants.c.dataset_id == dataset_id, grants.c.principal_id == principal_id
+            )
+        )
+        if gone.rowcount == 0:
+            raise NotFound("there is no such grant.")
+    return Response(status_code=204)
+
+
+def _grants(connection: Connection, dataset: Row[Any]) -> list[dict[str, Any]]:
+    account = find_account(connection, dataset.lineage_id)
+    account_id = None if account is None else account.id
+    query = (
+        select(
+            grants,
+            principals.c.name,
+            shares.c.cap_units,
+            func.coalesce(shares.c.committed_units, 0).label("committed_units"),
+        )
+        .join(principals, principals.c.id == grants.c.principal_id)
+        .outerjoin(
+            shares,
+            (shares.c.principal_id == grants.c.principal_id) & (shares.c.account_id == account_id),
+        )
+        .where(grants.c.dataset_id == dataset.id)
+        .order_by(grants.c.created_ms, grants.c.principal_id)
+    )
+    return [
+        {
+            "dataset": row.dataset_id,
+            "principal": row.principal_id,
+            "name": row.name,
+            "units_cap": row.cap_units,
+            "units_committed": row.committed_units,
+            "created_at": iso(row.created_ms),
+        }
+        for row in connection.execute(query)
+    ]

@@ -1,0 +1,51 @@
+"""Around every request: an id that comes back in a header, and a bound on the body, counted as it
+arrives, so that nothing larger is ever held."""
+
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from service.api.problems import problem_response
+from service.errors import BodyTooLarge
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class Limits:
+    def __init__(self, app: App, body_bytes: int, upload_bytes: int) -> None:
+        self._app, self._body_bytes, self._upload_bytes = app, body_bytes, upload_bytes
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        upload = scope["method"] == "PUT" and scope["path"].endswith("/data")
+        limit = self._upload_bytes if upload else self._body_bytes
+        given = dict(scope["headers"]).get(b"x-request-id", b"")[:64]
+        request_id = given if given.isalnum() else secrets.token_hex(8).encode()
+        received, answered = 0, False
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise BodyTooLarge(f"at most {limit} bytes are read here.", limit=limit)
+            return message
+
+        async def labelled(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                answered = True
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+            await send(message)
+
+        try:
+            await self._app(scope, counted, labelled)
+        except BodyTooLarge as problem:
+            if answered:
+                raise
+            await problem_response(problem, scope["path"])(scope, receive, labelled)

@@ -1,0 +1,90 @@
+"""Every failure leaves as application/problem+json, with nothing in it but public facts."""
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+
+from service.errors import (
+    InternalError,
+    InvalidRequest,
+    MalformedRequest,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+    Unavailable,
+    every_problem,
+)
+
+log = logging.getLogger("epsilond.api")
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemShape(BaseModel):
+    """RFC 9457. `code` is the last part of `type`; refusals carry further public members."""
+
+    type: str
+    title: str
+    status: int
+    code: str = Field(json_schema_extra={"enum": [*sorted(p.code for p in every_problem())]})
+    detail: str
+    instance: str | None = None
+    errors: list[dict[str, Any]] | None = None
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": description,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemShape"}}},
+    }
+    for status, description in (("4XX", "The request was refused."), ("5XX", "A failure of ours."))
+}
+
+
+def problem_response(problem: Problem, instance: str | None = None) -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
+    return JSONResponse(
+        problem.body(instance), problem.status, media_type=MEDIA_TYPE, headers=headers
+    )
+
+
+def install(app: FastAPI) -> None:
+    @app.exception_handler(Problem)
+    async def refused(request: Request, problem: Problem) -> JSONResponse:
+        return problem_response(problem, request.url.path)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        # without `input`: it may be megabytes, or a NaN that JSON cannot carry
+        errors = [
+            {"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]} for e in error.errors()
+        ]
+        if any(e["type"] == "json_invalid" for e in errors):
+            return problem_response(MalformedRequest("it is not JSON."), request.url.path)
+        places = ", ".join(".".join(map(str, e["loc"])) for e in errors[:3])
+        problem = InvalidRequest(f"look at {places}: {errors[0]['msg']}.", errors=errors[:20])
+        return problem_response(problem, request.url.path)
+
+    @app.exception_handler(HTTPException)
+    async def plain(request: Request, error: HTTPException) -> JSONResponse:
+        by_status: dict[int, Problem] = {
+            400: MalformedRequest("the body could not be read."),
+            404: NotFound("there is nothing at this address."),
+            405: MethodNotAllowed("GET /openapi.json lists what there is."),
+        }
+        problem = by_status.get(error.status_code, InternalError("see the service's log."))
+        return problem_response(problem, request.url.path)
+
+    @app.exception_handler(OperationalError)
+    async def unavailable(request: Request, error: OperationalError) -> JSONResponse:
+        log.error("the database does not answer: %s", type(error.orig).__name__)
+        return problem_response(Unavailable("try again shortly."), request.url.path)
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> JSONResponse:
+        return problem_response(InternalError("see the service's log."), request.url.path)

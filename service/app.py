@@ -1,0 +1,86 @@
+"""The application: routers, limits, problems, and the engine that runs while it serves."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from service import __version__
+from service.api import audit, budgets, catalog, datasets, jobs, principals
+from service.api.context import Context
+from service.api.limits import Limits
+from service.api.problems import RESPONSES, ProblemShape, install
+from service.config import Settings
+from service.datasets.upload import sweep_unused
+from service.db import Database
+from service.jobs.embedded import EmbeddedWorkers
+from service.jobs.hints import celery_hint
+from service.jobs.reap import Loop
+
+DESCRIPTION = """Privacy-budgeted optimization. Owners upload datasets and fix a privacy budget for
+each; analysts fit models under differential privacy; a ledger makes sure that no budget is overspent.
+Errors are application/problem+json with a `code` from a closed list."""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        db = Database(settings.url)
+        workers = EmbeddedWorkers(settings) if settings.engine == "embedded" else None
+        hint = workers.hint if workers is not None else celery_hint(settings)
+        app.state.context = Context(settings=settings, db=db, hint=hint)
+        sweep_unused(db, settings)
+        loop = Loop(db, settings, hint)
+        loop.start()
+        if workers is not None:
+            workers.start()
+        try:
+            yield
+        finally:
+            if workers is not None:
+                workers.stop()
+            loop.stop()
+            db.dispose()
+
+    app = FastAPI(
+        title="epsilond",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        responses=RESPONSES,
+        docs_url=None,
+        redoc_url=None,
+    )
+    install(app)
+    app.add_middleware(
+        Limits,
+        body_bytes=settings.body_bytes_max,
+        upload_bytes=settings.upload_bytes_max,
+    )
+    for router in (
+        datasets.router,
+        budgets.router,
+        jobs.router,
+        catalog.router,
+        audit.router,
+        principals.router,
+    ):
+        app.include_router(router, prefix="/v1")
+    app.include_router(catalog.health)
+    _describe_problems(app)
+    return app
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Every response above refers to one schema, which FastAPI does not collect by itself."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, object]:
+        if app.openapi_schema is None:
+            document = generate()
+            document["components"]["schemas"]["ProblemShape"] = ProblemShape.model_json_schema(
+                ref_template="#/components/schemas/{model}"
+            )
+        return app.openapi_schema  # type: ignore[return-value]
+
+    app.openapi = openapi  # type: ignore[method-assign]

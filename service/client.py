@@ -1,0 +1,221 @@
+"""A small typed client for the API, and models that predict on raw rows.
+
+    client = Client("http://127.0.0.1:8000", key)
+    job = client.submit({"dataset": ..., "algorithm": ..., "loss": ..., "privacy": {...}})
+    model = client.model(client.wait(job["id"])["id"])
+    model.predict([{"age": 41, "city": "Oslo"}])
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from service.datasets.encode import columns_from_rows, encode_features
+from service.datasets.schema import BinaryLabel, Schema
+
+MEDIA = {".csv": "text/csv", ".npz": "application/x-npz"}
+ENDED = ("succeeded", "failed", "cancelled")
+JSON = dict[str, Any]
+
+
+class ApiError(RuntimeError):
+    """The service refused; `problem` is its application/problem+json body."""
+
+    def __init__(self, problem: JSON) -> None:
+        super().__init__(f"{problem.get('code')}: {problem.get('detail')}")
+        self.problem = problem
+        self.status: int = problem.get("status", 0)
+        self.code: str = problem.get("code", "")
+
+
+class Model:
+    """A published model card, able to encode raw rows as the service did."""
+
+    def __init__(self, card: JSON) -> None:
+        self.card = card
+        self.schema = Schema.model_validate(card["encoder"])
+        self.coef_: NDArray[np.float64] = np.asarray(card["coef_"])
+        self.intercept_: float = card["intercept_"]
+        self.feature_names_in_: list[str] = card["feature_names_in_"]
+        self.classes_: list[str] | None = card["classes_"]
+
+    def decision_function(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
+        """The margin of each row; absent or empty cells take the schema's declared fill."""
+        x = encode_features(self.schema, columns_from_rows(self.schema, rows))
+        # a row that was clipped to its norm bound has a smaller constant too
+        scores: NDArray[np.float64] = (
+            x[:, 1:] @ self.coef_ + x[:, 0] / self.schema.constant * self.intercept_
+        )
+        return scores
+
+    def predict(self, rows: Sequence[Mapping[str, object]]) -> list[Any]:
+        """The class of each row, or its value in the label's own units."""
+        scores = self.decision_function(rows)
+        label = self.schema.label
+        if isinstance(label, BinaryLabel):
+            return [label.positive if score > 0 else label.negative for score in scores]
+        value = label.lower + (np.clip(scores, -1, 1) + 1) / 2 * (label.upper - label.lower)
+        return [float(v) for v in value]
+
+
+class Client:
+    def __init__(self, url: str, key: str | None = None, timeout: float = 3600.0) -> None:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._http.close()
+
+    def request(self, method: str, path: str, **kwargs: Any) -> JSON:
+        response = self._http.request(method, path, **kwargs)
+        if response.is_success:
+            body: JSON = response.json() if response.content else {}
+            return body
+        try:
+            problem = response.json()
+        except json.JSONDecodeError:  # not ours: a proxy's page
+            problem = {"status": response.status_code, "code": "unknown", "detail": "no problem+json"}
+        raise ApiError(problem)
+
+    def pages(self, path: str, cursor: str = "id", **params: Any) -> Iterator[JSON]:
+        """Every element of a list, page by page."""
+        params = {"limit": 100, **{k: v for k, v in params.items() if v is not None}}
+        while True:
+            page = self.request("GET", path, params=params)
+            yield from page["data"]
+            if not page["has_more"]:
+                return
+            last = page["data"][-1]
+            params["starting_after"] = last["body"]["seq"] if cursor == "body" else last[cursor]
+
+    # datasets and budgets
+
+    def declare_dataset(
+        self, name: str, schema: Mapping[str, Any], same_people_as: str | None = None
+    ) -> JSON:
+        body = {"name": name, "schema": schema, "same_people_as": same_people_as}
+        return self.request("POST", "/v1/datasets", json=body)
+
+    def upload(self, dataset: str, path: Path) -> JSON:
+        media = MEDIA.get(path.suffix.lower())
+        if media is None:
+            raise ValueError(f"{path.name}: upload a file that ends in {' or '.join(MEDIA)}")
+        with path.open("rb") as file:
+            return self.request(
+                "PUT", f"/v1/datasets/{dataset}/data", content=file, headers={"Content-Type": media}
+            )
+
+    def datasets(self) -> list[JSON]:
+        return list(self.pages("/v1/datasets"))
+
+    def dataset(self, dataset: str) -> JSON:
+        return self.request("GET", f"/v1/datasets/{dataset}")
+
+    def delete_data(self, dataset: str) -> None:
+        self.request("DELETE", f"/v1/datasets/{dataset}/data")
+
+    def set_budget(
+        self, dataset: str, epsilon: float, delta: float, epsilon_cap: float | None = None
+    ) -> JSON:
+        body = {"epsilon": epsilon, "delta": delta, "epsilon_cap": epsilon_cap}
+        return self.request("PUT", f"/v1/datasets/{dataset}/budget", json=body)
+
+    def budget(self, dataset: str) -> JSON:
+        return self.request("GET", f"/v1/datasets/{dataset}/budget")
+
+    def ledger(self, dataset: str) -> list[JSON]:
+        return list(self.pages(f"/v1/datasets/{dataset}/ledger", cursor="seq"))
+
+    def grant(self, dataset: str, principal: str, epsilon_cap: float | None = None) -> JSON:
+        path = f"/v1/datasets/{dataset}/grants/{principal}"
+        return self.request("PUT", path, json={"epsilon_cap": epsilon_cap})
+
+    def grants(self, dataset: str) -> list[JSON]:
+        return list(self.pages(f"/v1/datasets/{dataset}/grants"))
+
+    def revoke_grant(self, dataset: str, principal: str) -> None:
+        self.request("DELETE", f"/v1/datasets/{dataset}/grants/{principal}")
+
+    # jobs
+
+    def algorithms(self) -> list[JSON]:
+        return list(self.pages("/v1/algorithms"))
+
+    def quote(self, spec: Mapping[str, Any]) -> JSON:
+        return self.request("POST", "/v1/quotes", json=spec)
+
+    def submit(self, spec: Mapping[str, Any], idempotency_key: str | None = None) -> JSON:
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return self.request("POST", "/v1/jobs", json=spec, headers=headers)
+
+    def jobs(self, dataset: str | None = None, state: str | None = None) -> list[JSON]:
+        return list(self.pages("/v1/jobs", dataset=dataset, state=state))
+
+    def job(self, job: str) -> JSON:
+        return self.request("GET", f"/v1/jobs/{job}")
+
+    def wait(
+        self, job: str, on_change: Callable[[JSON], None] | None = None, poll_seconds: float = 0.1
+    ) -> JSON:
+        """The job once it has ended, however it ended."""
+        while True:
+            view = self.job(job)
+            if on_change is not None:
+                on_change(view)
+            if view["state"] in ENDED:
+                return view
+            time.sleep(poll_seconds)
+
+    def cancel(self, job: str) -> JSON:
+        return self.request("POST", f"/v1/jobs/{job}/cancel")
+
+    def events(self, job: str) -> list[JSON]:
+        return list(self.pages(f"/v1/jobs/{job}/events"))
+
+    def plan(self, job: str) -> JSON:
+        return self.request("GET", f"/v1/jobs/{job}/plan")
+
+    def model(self, job: str) -> Model:
+        return Model(self.request("GET", f"/v1/jobs/{job}/model"))
+
+    def record(self, job: str) -> JSON:
+        return self.request("GET", f"/v1/jobs/{job}/audit")
+
+    # audit and access
+
+    def chain(self, dataset: str) -> list[JSON]:
+        return list(self.pages(f"/v1/datasets/{dataset}/audit", cursor="body"))
+
+    def public_key(self) -> str:
+        return str(self.request("GET", "/v1/audit/public-key")["public_key"])
+
+    def me(self) -> JSON:
+        return self.request("GET", "/v1/me")
+
+    def principals(self) -> list[JSON]:
+        return list(self.pages("/v1/principals"))
+
+    def add_principal(self, name: str, role: str) -> JSON:
+        return self.request("POST", "/v1/principals", json={"name": name, "role": role})
+
+    def keys(self) -> list[JSON]:
+        return list(self.pages("/v1/keys"))
+
+    def add_key(self, principal: str | None = None, expires_days: int | None = None) -> JSON:
+        body = {"principal": principal, "expires_days": expires_days}
+        return self.request("POST", "/v1/keys", json=body)
+
+    def rotate_key(self, key: str) -> JSON:
+        return self.request("POST", f"/v1/keys/{key}/rotate")
+
+    def revoke_key(self, key: str) -> None:
+        self.request("DELETE", f"/v1/keys/{key}")

@@ -1,0 +1,47 @@
+"""Settings: every one an EPSILOND_* environment variable, all with an embedded default."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.keys import Keys
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="EPSILOND_", extra="ignore")
+
+    data_dir: Path = Path("data")
+    database_url: str | None = Field(default=None, description="Default: SQLite in data_dir.")
+    engine: Literal["embedded", "celery"] = "embedded"
+    broker_url: str = "redis://127.0.0.1:6379/0"
+    broker_prefix: str = Field(default="epsilond:", description="Of every Redis key we use.")
+    workers: PositiveInt = Field(default=1, description="Worker processes of the embedded engine.")
+
+    master_key: str | None = Field(default=None, description="64 hex digits; default: a file.")
+    signing_key: str | None = Field(default=None, description="64 hex digits; default: a file.")
+
+    lease_seconds: PositiveFloat = 15.0
+    hint_retry_seconds: PositiveFloat = 5.0
+    loop_seconds: PositiveFloat = 1.0
+    attempts_max: PositiveInt = 5
+    job_seconds_max: PositiveInt = 6 * 3600
+    gradients_max: PositiveInt = Field(
+        default=10**12, description="Plans that evaluate more per-record gradients are refused."
+    )
+
+    upload_bytes_max: PositiveInt = 20 * 2**30
+    body_bytes_max: PositiveInt = 2**20
+    rows_max: PositiveInt = 10**9
+    ingest_memory_bytes: PositiveInt = 4 * 2**30
+    ingest_cpu_seconds: PositiveInt = 3600
+
+    @property
+    def url(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_dir.resolve()}/epsilond.db"
+
+    @cached_property
+    def keys(self) -> Keys:
+        return Keys.load(self.data_dir / "keys", self.master_key, self.signing_key)

@@ -1,0 +1,320 @@
+"""From raw cells to the numbers a model is fitted on, by the public Schema alone.
+
+Every function here acts on each row by itself, so a file may be encoded in blocks of any size,
+and an analyst's client encodes new rows for prediction with the very code that encoded the data.
+
+Raw columns are arrays of numbers, of strings, or of Python objects (str, int, float, bool, None).
+A missing cell is one of the words in MISSING, None, or NaN; a word that the owner declared as a
+category or label value is that value and not missing.
+
+Fixed point. With step = linf/4095 an encoded entry x is stored as the integer trunc(x/step).
+13 bits with the sign leave room to sum the products with a quantised derivative in int32.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+from service.datasets.schema import (
+    OTHER,
+    BinaryLabel,
+    CategoricalColumn,
+    NumericColumn,
+    Schema,
+    UnboundedColumn,
+)
+
+LINF_UNITS = 4095
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+
+Floats = NDArray[np.float64]
+_NEEDS_FILL = "the cell is missing; declare `fill` for this column to accept missing cells"
+_NO_LABEL = "the label is missing"
+_ABSENT = -1  # the code of a missing cell; all codes of values are >= 0
+
+
+class EncodeError(ValueError):
+    """A cell that cannot be encoded. `row` is a 0-based position in the columns handed in."""
+
+    def __init__(self, row: int | None, column: str, reason: str) -> None:
+        super().__init__(row, column, reason)
+        self.row, self.column, self.reason = row, column, reason
+
+
+# --- cells ---------------------------------------------------------------------------------------
+
+
+def canonical_text(cell: object) -> str:
+    """The text by which a cell is compared: stripped strings, "3" for 3.0, repr of other floats."""
+    if isinstance(cell, str):
+        return cell.strip()
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if cell is None or cell != cell:  # noqa: PLR0124  # NaN is the value that differs from itself
+        return ""
+    if isinstance(cell, float):
+        return str(int(cell)) if abs(cell) < 1e16 and cell.is_integer() else repr(cell)
+    if isinstance(cell, (bool, int)):
+        return repr(cell)
+    raise TypeError(f"cells are strings or numbers, not {type(cell).__name__}")
+
+
+def parse_number(cell: str) -> float | None:
+    """The number a cell spells; NaN where it is missing, None where it spells no number."""
+    if cell.strip().lower() in MISSING:
+        return math.nan
+    try:
+        return None if "_" in cell else float(cell)  # float("1_0") is 10, which no CSV means
+    except ValueError:
+        return None
+
+
+def parse_numbers(cells: Sequence[str]) -> Floats | None:
+    """parse_number of every cell, or None if one of them spells no number."""
+    numbers = _parse_plain(cells)
+    if numbers is not None:
+        return numbers
+    try:
+        spelled = ("nan" if c.strip().lower() in MISSING else c for c in cells)
+        numbers = np.fromiter(map(float, spelled), np.float64, len(cells))
+    except ValueError:
+        return None
+    return None if "_" in "".join(cells) else numbers
+
+
+def _parse_plain(cells: Sequence[str]) -> Floats | None:
+    """The numbers, if every cell is one in JSON's grammar: the common case, three times faster.
+
+    A JSON parser must not see anything else, or `true` and `"7"` would be numbers: what is left of
+    the text without the characters of numbers has to be the commas between the cells.
+    """
+    text = ",".join(cells).encode("utf-8", "surrogatepass")
+    if text.translate(None, b"0123456789+-.eE") != b"," * (len(cells) - 1):
+        return None
+    try:
+        return np.fromiter(from_json(b"[%b]" % text), np.float64, len(cells))
+    except (ValueError, OverflowError):  # "+1", ".5", "007", or an integer beyond float64
+        return None
+
+
+def texts(values: NDArray[Any]) -> list[str]:
+    """A column of strings or objects as a list of strings, not necessarily stripped."""
+    return [c if type(c) is str else canonical_text(c) for c in values.tolist()]
+
+
+def shown(cell: str) -> str:
+    """As much of a cell as an error message may carry."""
+    return repr(cell)[:40]
+
+
+def _numbers(
+    name: str, values: NDArray[Any], fill: float | None, refusal: str = _NEEDS_FILL
+) -> Floats:
+    """A numeric column as finite float64, missing cells filled or refused."""
+    if values.dtype.kind in "biuf":
+        numbers = values.astype(np.float64)
+    else:
+        cells = texts(values)
+        parsed = parse_numbers(cells)
+        if parsed is None:
+            row = next(i for i, c in enumerate(cells) if parse_number(c) is None)
+            raise EncodeError(row, name, f"not a number: {shown(cells[row])}")
+        numbers = parsed
+    if not np.isfinite(numbers).all():
+        if (infinite := np.isinf(numbers)).any():
+            raise EncodeError(int(infinite.argmax()), name, "the number is not finite")
+        missing = np.isnan(numbers)
+        if fill is None:
+            raise EncodeError(int(missing.argmax()), name, refusal)
+        numbers[missing] = fill
+    return numbers
+
+
+def _codes(values: NDArray[Any], code: Callable[[str], int]) -> NDArray[np.int64]:
+    """code(canonical text) of every cell, computed once per distinct cell."""
+    if values.dtype.kind in "biuf":
+        distinct, inverse = np.unique(values, return_inverse=True)
+        table = np.array([code(canonical_text(v)) for v in distinct], dtype=np.int64)
+        return table[inverse]
+    cells = texts(values)
+    codes = {cell: code(cell.strip()) for cell in set(cells)}
+    return np.fromiter(map(codes.__getitem__, cells), np.int64, len(cells))
+
+
+def _column(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    if name not in columns:
+        raise EncodeError(None, name, "the column is absent")
+    return np.asarray(columns[name])
+
+
+# --- features and labels -------------------------------------------------------------------------
+
+
+def encode_features(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> Floats:
+    """X [n, d]: the intercept, then the columns in declared order; see Schema.feature_names."""
+    raw = [_column(columns, column.name) for column in schema.encoded]
+    n = len(raw[0])
+    X = np.zeros((n, schema.width))
+    X[:, 0] = 1.0
+    j = 1
+    for column, values in zip(schema.encoded, raw, strict=True):
+        if len(values) != n:
+            raise EncodeError(None, column.name, "the columns differ in length")
+        if isinstance(column, CategoricalColumn):
+            X[np.arange(n), j + _category_codes(column, values)] = 1.0
+            j += len(column.categories) + 1
+        else:
+            X[:, j] = _scaled(column, values)
+            j += 1
+    return _clip_rows(schema, X) if schema.storage == "fixed" else X
+
+
+def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
+    """y [n]: +1/-1, or the declared interval mapped to [-1, 1]. A missing label is refused."""
+    label = schema.label
+    values = np.asarray(values)
+    if not isinstance(label, BinaryLabel):
+        v = _numbers(label.name, values, None, _NO_LABEL).clip(label.lower, label.upper)
+        return (2.0 * ((v - label.lower) / (label.upper - label.lower)) - 1.0).clip(-1.0, 1.0)
+    known = {label.positive: 1, label.negative: 0}
+    codes = _codes(values, lambda cell: known.get(cell, _ABSENT))
+    if (unknown := codes == _ABSENT).any():
+        row = int(unknown.argmax())
+        cell = canonical_text(values[row])
+        if cell.lower() in MISSING:
+            raise EncodeError(row, label.name, _NO_LABEL)
+        raise EncodeError(row, label.name, f"neither the positive nor the negative: {shown(cell)}")
+    return 2.0 * codes.astype(np.float64) - 1.0
+
+
+def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any]) -> Floats:
+    v = _numbers(column.name, values, column.fill)
+    if isinstance(column, UnboundedColumn):
+        with np.errstate(over="ignore"):
+            v = v / column.scale
+        if (infinite := np.isinf(v)).any():
+            raise EncodeError(int(infinite.argmax()), column.name, "value/scale is not finite")
+        return v
+    v = v.clip(column.lower, column.upper)
+    lower, upper = column.lower, column.upper
+    if column.log1p:
+        v, lower, upper = np.log1p(v), math.log1p(lower), math.log1p(upper)
+    return ((v - lower) / (upper - lower)).clip(0.0, 1.0)
+
+
+def _category_codes(column: CategoricalColumn, values: NDArray[Any]) -> NDArray[np.int64]:
+    other = len(column.categories)
+    index = {value: i for i, value in enumerate((*column.categories, OTHER))}
+    missing = _ABSENT if column.fill is None else index[column.fill]
+
+    def code(cell: str) -> int:
+        return index.get(cell, missing if cell.lower() in MISSING else other)
+
+    codes = _codes(values, code)
+    if (absent := codes == _ABSENT).any():
+        raise EncodeError(int(absent.argmax()), column.name, _NEEDS_FILL)
+    return codes
+
+
+def _clip_rows(schema: Schema, X: Floats) -> Floats:
+    """Scale by 1/sqrt(blocks), clip entries to linf, rescale rows to l2; in place.
+
+    In floating point, so good for accuracy only; the guarantee comes from `quantise`.
+    """
+    X /= math.sqrt(schema.blocks)
+    np.clip(X, -schema.linf_bound, schema.linf_bound, out=X)
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    long = norms > schema.l2_bound
+    if long.any():
+        X[long] *= (schema.l2_bound / norms[long])[:, None]
+    return X
+
+
+# --- fixed point ---------------------------------------------------------------------------------
+
+
+def feature_step(schema: Schema) -> float:
+    """The value of one unit of a stored entry."""
+    return schema.linf_bound / LINF_UNITS
+
+
+def l2_units(schema: Schema) -> int:
+    """The l2 bound of a stored row, in units: an integer L with L * step <= l2, exactly.
+
+    The quotient is rational, as a rounded one could reach the next integer. It is also at most
+    sqrt(blocks) * 4095, which no row can exceed: so L^2 fits int64 however small the declared linf.
+    """
+    attainable = math.isqrt(schema.blocks * LINF_UNITS**2)
+    declared = Fraction(schema.l2_bound) / Fraction(feature_step(schema))
+    return min(math.floor(declared), attainable)
+
+
+def quantise(schema: Schema, X: Floats) -> NDArray[np.int16]:
+    """The stored rows Z [n, d]: integers with |z| <= 4095 and sum z^2 <= l2_units^2 in every row.
+
+    Formal guarantee. These two bounds hold for *every* finite input, however it was encoded:
+    the sensitivity of every noisy sum over stored rows is derived from them, so privacy rests on
+    the loop below and on nothing in floating point before it. Both are tested on the integers that
+    are stored: |z| <= 4095 after the cast, and the sum of squares in int64, which is exact since
+    d * 4095^2 <= 1e5 * 1.7e7 < 2^63. A row leaves the loop only by passing.
+
+    Termination. A failing row has S > L^2, so f = min(1, L/sqrt(S)) * (1 - 2^-40) < 1, and for an
+    integer 1 <= |z| <= 4095 the product |z| f is below |z| in float64 too; truncation then lowers
+    every nonzero |z| by at least one. The zero row passes.
+    """
+    if not np.isfinite(X).all():
+        raise ValueError("only finite rows can be stored")
+    limit = l2_units(schema)
+    with np.errstate(over="ignore"):  # an infinite quotient is clipped like any other
+        scaled = X / feature_step(schema)
+    np.clip(scaled, -LINF_UNITS, LINF_UNITS, out=scaled)
+    Z = scaled.astype(np.int16)  # the cast truncates towards zero
+    rows = np.arange(len(Z))
+    while True:
+        squares = _sums_of_squares(Z[rows] if len(rows) < len(Z) else Z)
+        failing = squares > limit**2
+        if not failing.any():
+            break
+        rows, squares = rows[failing], squares[failing]
+        f = np.minimum(1.0, limit / np.sqrt(squares.astype(np.float64))) * (1.0 - 2.0**-40)
+        Z[rows] = (Z[rows] * f[:, None]).astype(np.int16)
+    if Z.size and max(int(Z.max()), -int(Z.min())) > LINF_UNITS:
+        raise AssertionError("an entry left the fixed-point range")
+    return Z
+
+
+def _sums_of_squares(Z: NDArray[np.int16]) -> NDArray[np.int64]:
+    wide = Z.astype(np.int64)
+    return np.asarray(np.einsum("ij,ij->i", wide, wide), dtype=np.int64)
+
+
+# --- rows as mappings ----------------------------------------------------------------------------
+
+
+def columns_from_rows(
+    schema: Schema, rows: Sequence[Mapping[str, object]]
+) -> dict[str, NDArray[Any]]:
+    """The columns in use from rows given as mappings, for prediction.
+
+    An absent key is a missing cell. The label and ignored columns may be there and are left out;
+    any other name is refused, since it is most likely a misspelt column.
+    """
+    known = {column.name for column in schema.columns} | {schema.label.name}
+    for i, row in enumerate(rows):
+        if unknown := row.keys() - known:
+            raise EncodeError(i, min(unknown), "the schema has no such column")
+    columns: dict[str, NDArray[Any]] = {}
+    for column in schema.encoded:
+        cells = np.empty(len(rows), dtype=object)
+        for i, row in enumerate(rows):
+            try:
+                cells[i] = canonical_text(row.get(column.name))
+            except TypeError as refused:
+                raise EncodeError(i, column.name, str(refused)) from None
+        columns[column.name] = cells
+    return columns

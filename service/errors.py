@@ -1,0 +1,124 @@
+"""Every problem a caller can meet: a closed list of types (RFC 9457), none of them dependent on
+the data. Each class carries its status, code and title; an instance adds the detail, which says
+what would work, and public members such as the balances of a refusal."""
+
+from typing import Any, ClassVar
+
+PROBLEM_BASE = "https://epsilond.dev/problems/"
+
+
+class Problem(Exception):  # noqa: N818 - RFC 9457 calls it a problem
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    title: ClassVar[str] = "The service failed"
+
+    def __init__(self, detail: str, **members: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.members = members
+
+    def body(self, instance: str | None = None) -> dict[str, Any]:
+        body = {
+            "type": PROBLEM_BASE + self.code,
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+        }
+        return body | ({"instance": instance} if instance else {}) | self.members
+
+
+class InternalError(Problem):
+    pass
+
+
+class MalformedRequest(Problem):
+    status, code, title = 400, "malformed_request", "The body is not what its type says"
+
+
+class Unauthenticated(Problem):
+    status, code, title = 401, "unauthenticated", "A valid API key is needed"
+
+
+class Forbidden(Problem):
+    status, code, title = 403, "forbidden", "This key may not do that"
+
+
+class NotFound(Problem):
+    """Also for what exists but belongs to others: a foreign id is not confirmed."""
+
+    status, code, title = 404, "not_found", "No such thing"
+
+
+class MethodNotAllowed(Problem):
+    status, code, title = 405, "method_not_allowed", "This address does not take that method"
+
+
+class DatasetNotReady(Problem):
+    status, code, title = 409, "dataset_not_ready", "The dataset holds no data"
+
+
+class DataAlreadyUploaded(Problem):
+    status, code, title = 409, "data_already_uploaded", "A dataset is immutable"
+
+
+class BudgetNotSet(Problem):
+    status, code, title = 409, "budget_not_set", "The dataset has no budget"
+
+
+class BudgetAlreadySet(Problem):
+    status, code, title = 409, "budget_already_set", "A ceiling is fixed once"
+
+
+class BudgetExceeded(Problem):
+    """A refusal: costs nothing, changes nothing, and says what would still fit."""
+
+    status, code, title = 409, "budget_exceeded", "The job does not fit the budget"
+
+
+class AnalystCapExceeded(Problem):
+    status, code, title = 409, "analyst_cap_exceeded", "The job does not fit your share"
+
+
+class JobNotFinished(Problem):
+    status, code, title = 409, "job_not_finished", "The job has not published a model"
+
+
+class JobAlreadyFinished(Problem):
+    status, code, title = 409, "job_already_finished", "The job has ended"
+
+
+class BodyTooLarge(Problem):
+    status, code, title = 413, "body_too_large", "The body exceeds the limit"
+
+
+class UnsupportedMediaType(Problem):
+    status, code, title = 415, "unsupported_media_type", "This media type is not read here"
+
+
+class InvalidRequest(Problem):
+    status, code, title = 422, "invalid_request", "A field is not acceptable"
+
+
+class ParseRefused(Problem):
+    """Names a row and a column, so it goes to the owner who uploaded them and to nobody else."""
+
+    status, code, title = 422, "parse_refused", "The data does not match its schema"
+
+
+class PlanRefused(Problem):
+    """The spec cannot be planned on this dataset; `detail` names what is missing and what works."""
+
+    status, code, title = 422, "plan_refused", "No plan fits this request"
+
+
+class IdempotencyConflict(Problem):
+    status, code, title = 422, "idempotency_conflict", "The key was used for another request"
+
+
+class Unavailable(Problem):
+    status, code, title = 503, "unavailable", "A needed server does not answer"
+
+
+def every_problem() -> list[type[Problem]]:
+    return Problem.__subclasses__()

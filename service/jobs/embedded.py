@@ -1,0 +1,74 @@
+"""The embedded engine: worker processes of our own that claim from the database.
+
+Each is a fresh interpreter (never a fork: numba's threads do not survive one) whose standard input is
+a pipe from us. A byte on it means "look now"; its end means that we are gone, and the worker leaves
+too, so that no orphan outlives the process tree.
+"""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+
+from service.config import Settings
+
+log = logging.getLogger("epsilond.jobs")
+
+
+class EmbeddedWorkers:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stopping = threading.Event()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._threads = [
+            threading.Thread(target=self._keep_alive, args=(i,), daemon=True)
+            for i in range(settings.workers)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def hint(self, job_id: str) -> None:
+        for process in list(self._processes.values()):
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):  # it died: its successor looks at once anyway
+                    process.stdin.write(b"\n")
+                    process.stdin.flush()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for process in list(self._processes.values()):
+            process.terminate()
+        for thread in self._threads:
+            thread.join()
+
+    def _keep_alive(self, index: int) -> None:
+        """Run one worker, and another whenever it ends before its time."""
+        while not self._stopping.is_set():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "workers.local"],
+                stdin=subprocess.PIPE,
+                env=os.environ | _environment(self._settings),
+            )
+            self._processes[index] = process
+            if self._stopping.is_set():
+                process.terminate()
+            code = process.wait()
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            if not self._stopping.is_set():
+                log.warning("a worker ended with code %s; starting another", code)
+                self._stopping.wait(0.5)
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """Our settings, for a process that reads them from its environment."""
+    return {
+        f"EPSILOND_{name.upper()}": str(value)
+        for name, value in settings.model_dump(mode="json").items()
+        if value is not None
+    }

@@ -1,0 +1,65 @@
+"""Publish: model, audit record, charge and end of the job, in one transaction. A result leaves the
+worker here or nowhere, so of two runs of one job at most one is ever seen."""
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection, insert, update
+
+from service.audit.chain import append_record
+from service.jobs.record import close_row, end_job, lock_job
+from service.keys import Keys
+from service.ledger.reserve import post
+from service.planning.plan import canonical_json, sha256
+from service.tables import jobs, models
+
+
+class PlanChangedError(RuntimeError):
+    """The stored Plan no longer has the digest that was charged: the database was tampered with."""
+
+
+def publish(
+    connection: Connection,
+    keys: Keys,
+    job_id: str,
+    fence: int,
+    card: dict[str, Any],
+    software: dict[str, Any],
+) -> bool:
+    """False, and nothing changed, if the job is no longer this worker's to publish."""
+    job = lock_job(connection, job_id)
+    if job.fence != fence:
+        return False
+    if job.state == "cancelling":
+        end_job(connection, job, "cancelled")
+        return False
+    if job.state != "running" or job.opened_ms is None:
+        return False
+    if sha256(job.plan) != job.plan_digest:
+        raise PlanChangedError(job_id)
+    account = post(connection, job.account_id, job.entry_seq, "job succeeded")
+    text = canonical_json(card)
+    connection.execute(insert(models).values(job_id=job_id, card=text, digest=sha256(text)))
+    append_record(
+        connection,
+        keys,
+        dataset_id=job.dataset_id,
+        job_id=job_id,
+        body={
+            "plan": json.loads(job.plan),
+            "plan_digest": job.plan_digest,
+            "model_digest": sha256(text),
+            "charge": {"entry": job.entry_seq, "units": json.loads(job.plan)["price"]["units"]},
+            "account": {
+                "id": account.id,
+                "terms": account.terms.model_dump(mode="json"),
+                "cap_units": account.cap_units,
+                "posted_units": account.posted_units,
+                "entries": account.entries,
+            },
+            "software": software,
+        },
+    )
+    connection.execute(update(jobs).where(jobs.c.id == job_id).values(steps_done=job.steps_total))
+    close_row(connection, job_id, "succeeded")
+    return True

@@ -1,0 +1,169 @@
+"""Submit: spec -> plan -> reservation + job, in one transaction.
+
+Planning happens before the transaction: a dataset's facts and its account's terms never change once
+set, so the Plan cannot go stale, and the ledger's lock is held only for the books.
+"""
+
+import json
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from service.config import Settings
+from service.db import Database, new_id, now_ms
+from service.errors import (
+    BudgetNotSet,
+    DatasetNotReady,
+    IdempotencyConflict,
+    PlanRefused,
+)
+from service.jobs.record import add_event
+from service.jobs.view import job_view
+from service.keys import NOISE_KEY_BYTES
+from service.ledger.accounts import Account, find_account
+from service.ledger.reserve import reserve
+from service.planning.catalog import plan
+from service.planning.plan import Plan, canonical_json, sha256
+from service.planning.spec import Facts, JobSpec
+from service.tables import datasets, idempotency, jobs
+
+
+@dataclass(frozen=True)
+class Submission:
+    job_id: str
+    body: str  # the response, kept so that a repeated request gets the same one
+    replayed: bool
+
+
+def facts_of(dataset: Any, account: Account) -> Facts:
+    return Facts.model_validate({**json.loads(dataset.facts), "account": account.terms})
+
+
+def plan_for(connection: Connection, settings: Settings, spec: JobSpec) -> tuple[Plan, Account]:
+    """The Plan of a spec on a dataset that the caller may use, and the account that would pay."""
+    dataset = connection.execute(select(datasets).where(datasets.c.id == spec.dataset)).one()
+    if dataset.state != "ready":
+        raise DatasetNotReady("upload its data with PUT /v1/datasets/{id}/data first.")
+    account = find_account(connection, dataset.lineage_id)
+    if account is None:
+        raise BudgetNotSet("its owner must first PUT /v1/datasets/{id}/budget.")
+    planned = plan(spec, facts_of(dataset, account))
+    if planned.gradients > settings.gradients_max:
+        raise PlanRefused(
+            f"the plan evaluates {planned.gradients} per-record gradients and this service allows "
+            f"{settings.gradients_max}; set parameters.steps lower."
+        )
+    return planned, account
+
+
+def submit(
+    db: Database,
+    settings: Settings,
+    *,
+    principal_id: str,
+    spec: JobSpec,
+    metadata: dict[str, str],
+    idempotency_key: str | None = None,
+) -> Submission:
+    request = sha256(canonical_json({"spec": spec.model_dump(mode="json"), "metadata": metadata}))
+    with db.read() as connection:
+        if replay := _replay(connection, principal_id, idempotency_key, request):
+            return replay
+        planned, account = plan_for(connection, settings, spec)
+    try:
+        with db.write() as connection:
+            if replay := _replay(connection, principal_id, idempotency_key, request):
+                return replay
+            return _record(
+                connection,
+                settings,
+                principal_id=principal_id,
+                planned=planned,
+                account=account,
+                metadata=metadata,
+                idempotency_key=idempotency_key,
+                request=request,
+            )
+    except IntegrityError:  # the same key committed first, on another connection
+        with db.read() as connection:
+            if replay := _replay(connection, principal_id, idempotency_key, request):
+                return replay
+        raise
+
+
+def _record(
+    connection: Connection,
+    settings: Settings,
+    *,
+    principal_id: str,
+    planned: Plan,
+    account: Account,
+    metadata: dict[str, str],
+    idempotency_key: str | None,
+    request: str,
+) -> Submission:
+    job_id, dataset_id = new_id("job"), planned.spec.dataset
+    entry_seq = reserve(
+        connection,
+        account.id,
+        units=planned.price.units,
+        principal_id=principal_id,
+        dataset_id=dataset_id,
+        job_id=job_id,
+        delta=planned.guarantee.delta,
+    )
+    # the noise key exists before the data is opened, and only wrapped
+    noise_key = secrets.token_bytes(NOISE_KEY_BYTES)
+    connection.execute(
+        insert(jobs).values(
+            id=job_id,
+            dataset_id=dataset_id,
+            principal_id=principal_id,
+            account_id=account.id,
+            entry_seq=entry_seq,
+            state="queued",
+            spec=planned.spec.model_dump_json(),
+            plan=planned.canonical(),
+            plan_digest=planned.digest(),
+            metadata=canonical_json(metadata),
+            wrapped_key=settings.keys.wrap(noise_key, job_id),
+            hint_ms=now_ms() + int(settings.hint_retry_seconds * 1000),
+            steps_total=planned.schedule.steps,
+            created_ms=now_ms(),
+        )
+    )
+    add_event(connection, job_id, "queued")
+    row = connection.execute(select(jobs).where(jobs.c.id == job_id)).one()
+    body = canonical_json(job_view(row))
+    if idempotency_key is not None:
+        connection.execute(
+            insert(idempotency).values(
+                principal_id=principal_id,
+                key=idempotency_key,
+                request_digest=request,
+                job_id=job_id,
+                response=body,
+                created_ms=now_ms(),
+            )
+        )
+    return Submission(job_id=job_id, body=body, replayed=False)
+
+
+def _replay(
+    connection: Connection, principal_id: str, key: str | None, request: str
+) -> Submission | None:
+    if key is None:
+        return None
+    row = connection.execute(
+        select(idempotency).where(
+            idempotency.c.principal_id == principal_id, idempotency.c.key == key
+        )
+    ).first()
+    if row is None:
+        return None
+    if row.request_digest != request:
+        raise IdempotencyConflict("send a new Idempotency-Key with a changed request.")
+    return Submission(job_id=row.job_id, body=row.response, replayed=True)

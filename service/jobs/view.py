@@ -1,0 +1,33 @@
+"""A job as analysts see it: nothing here depends on the data. Times are whole seconds."""
+
+import json
+from typing import Any
+
+from sqlalchemy import Row
+
+from service.db import iso
+
+ERRORS = {
+    "attempts_exhausted": "The job was started as often as allowed and never finished.",
+    "data_deleted": "The owner deleted the data before the job opened it; nothing was charged.",
+}
+
+
+def job_view(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "object": "job",
+        "id": row.id,
+        "dataset": row.dataset_id,
+        "principal": row.principal_id,
+        "state": row.state,
+        "spec": json.loads(row.spec),
+        "plan_digest": row.plan_digest,
+        "price_units": json.loads(row.plan)["price"]["units"],
+        "progress": {"steps_done": row.steps_done, "steps_total": row.steps_total},
+        "data_opened": row.opened_ms is not None,
+        "error": None if row.error is None else {"code": row.error, "message": ERRORS[row.error]},
+        "metadata": json.loads(row.metadata),
+        "created_at": iso(row.created_ms),
+        "started_at": iso(row.started_ms),
+        "finished_at": iso(row.finished_ms),
+    }

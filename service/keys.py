@@ -1,0 +1,81 @@
+"""The two secrets that live outside the database, and what is derived from them.
+
+The master key wraps each job's noise key and derives the key of content hashes; the signing key signs
+audit records. Both come from the environment, or from files that only this user can read.
+"""
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+NOISE_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Keys:
+    master: bytes
+    signing: Ed25519PrivateKey
+
+    @classmethod
+    def load(cls, folder: Path, master: str | None, signing: str | None) -> Self:
+        return cls(
+            master=_secret(folder / "master.key", master, "EPSILOND_MASTER_KEY"),
+            signing=Ed25519PrivateKey.from_private_bytes(
+                _secret(folder / "signing.key", signing, "EPSILOND_SIGNING_KEY")
+            ),
+        )
+
+    def derive(self, purpose: str) -> bytes:
+        return HKDF(hashes.SHA256(), 32, salt=None, info=f"epsilond/{purpose}".encode()).derive(
+            self.master
+        )
+
+    def public_hex(self) -> str:
+        return self.signing.public_key().public_bytes_raw().hex()
+
+    def wrap(self, noise_key: bytes, job_id: str) -> bytes:
+        """The noise key as it may rest in the database: useless without the master key."""
+        nonce = secrets.token_bytes(12)
+        return nonce + AESGCM(self.derive("wrap")).encrypt(nonce, noise_key, job_id.encode())
+
+    def unwrap(self, wrapped: bytes, job_id: str) -> bytes:
+        return AESGCM(self.derive("wrap")).decrypt(wrapped[:12], wrapped[12:], job_id.encode())
+
+
+def _secret(path: Path, given: str | None, variable: str) -> bytes:
+    """32 bytes from the environment, else from the file, else made and written once."""
+    if given is not None:
+        return _parse(given, variable)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        # written under another name and linked, so that of two starters one wins and both agree
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return _parse(path.read_text(), str(path))
+
+
+def _parse(text: str, source: str) -> bytes:
+    try:
+        value = bytes.fromhex(text.strip())
+    except ValueError:
+        value = b""
+    if len(value) != 32:
+        raise ValueError(f"{source} must hold 64 hexadecimal digits (try: openssl rand -hex 32)")
+    return value

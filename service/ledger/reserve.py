@@ -1,0 +1,159 @@
+"""Reserve, post, void: the only code that moves a balance.
+
+Each locks the account's row first, decides on what it then reads, writes an entry and the running
+balance, and leaves the commit to its caller, whose transaction also holds the job. Two requests can
+therefore not both spend the same remainder; and should this file be wrong, the table's CHECK still
+refuses an overspent account.
+"""
+
+from sqlalchemy import Connection, insert, select, update
+
+from service.errors import AnalystCapExceeded, BudgetExceeded, InvalidRequest
+from service.ledger.accounts import Account, lock_account
+from service.ledger.entries import append, is_resolved
+from service.planning.conversion import largest_epsilon
+from service.tables import accounts, entries, shares
+
+
+class AlreadyResolvedError(RuntimeError):
+    """A reservation was posted or voided a second time: a bug, never an outcome."""
+
+
+def reserve(
+    connection: Connection,
+    account_id: str,
+    *,
+    units: int,
+    principal_id: str,
+    dataset_id: str,
+    job_id: str,
+    delta: float,
+) -> int:
+    """Admit a job iff posted + pending + units stays within the cap; returns the entry's number."""
+    account = lock_account(connection, account_id)
+    if units > account.remaining_units:
+        raise BudgetExceeded(
+            "the job costs more than the budget has left. "
+            + _what_fits(account.remaining_units, delta),
+            **_refusal(account, units, account.remaining_units, delta),
+        )
+    _take_share(connection, account, principal_id, units, delta)
+    connection.execute(
+        update(accounts)
+        .where(accounts.c.id == account_id)
+        .values(pending_units=accounts.c.pending_units + units)
+    )
+    return append(
+        connection,
+        account_id,
+        kind="reserve",
+        units=units,
+        principal_id=principal_id,
+        dataset_id=dataset_id,
+        job_id=job_id,
+        reason="job submitted",
+    )
+
+
+def post(connection: Connection, account_id: str, seq: int, reason: str) -> Account:
+    """Turn a reservation into a charge, for ever. Returns the account as it then stands."""
+    _resolve(connection, account_id, seq, "post", reason)
+    return lock_account(connection, account_id)
+
+
+def void(connection: Connection, account_id: str, seq: int, reason: str) -> None:
+    """Give a reservation back. Only for a job whose data was never opened: the caller has checked
+    that under the job's lock."""
+    _resolve(connection, account_id, seq, "void", reason)
+
+
+def set_share(
+    connection: Connection, account_id: str, principal_id: str, cap_units: int | None
+) -> None:
+    """Bound what one analyst may commit in an account (None: only the account's own cap)."""
+    lock_account(connection, account_id)
+    mine = (shares.c.account_id == account_id) & (shares.c.principal_id == principal_id)
+    row = connection.execute(select(shares).where(mine)).first()
+    if row is None:
+        connection.execute(
+            insert(shares).values(
+                account_id=account_id, principal_id=principal_id, cap_units=cap_units
+            )
+        )
+        return
+    if cap_units is not None and row.committed_units > cap_units:
+        raise InvalidRequest("the analyst has already committed more than this share.")
+    connection.execute(update(shares).where(mine).values(cap_units=cap_units))
+
+
+def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reason: str) -> None:
+    lock_account(connection, account_id)
+    if is_resolved(connection, account_id, seq):
+        raise AlreadyResolvedError(f"{account_id} entry {seq}")
+    row = connection.execute(
+        select(entries).where(
+            entries.c.account_id == account_id, entries.c.seq == seq, entries.c.kind == "reserve"
+        )
+    ).one()
+    changes = {"pending_units": accounts.c.pending_units - row.units}
+    if kind == "post":
+        changes["posted_units"] = accounts.c.posted_units + row.units
+    connection.execute(update(accounts).where(accounts.c.id == account_id).values(changes))
+    if kind == "void":
+        connection.execute(
+            update(shares)
+            .where(shares.c.account_id == account_id, shares.c.principal_id == row.principal_id)
+            .values(committed_units=shares.c.committed_units - row.units)
+        )
+    append(
+        connection,
+        account_id,
+        kind=kind,
+        units=row.units,
+        resolves_seq=seq,
+        principal_id=row.principal_id,
+        dataset_id=row.dataset_id,
+        job_id=row.job_id,
+        reason=reason,
+    )
+
+
+def _take_share(
+    connection: Connection, account: Account, principal_id: str, units: int, delta: float
+) -> None:
+    """Count the job against the analyst's own cap, under the account's lock."""
+    mine = (shares.c.account_id == account.id) & (shares.c.principal_id == principal_id)
+    row = connection.execute(select(shares).where(mine)).first()
+    if row is None:
+        connection.execute(
+            insert(shares).values(
+                account_id=account.id, principal_id=principal_id, committed_units=units
+            )
+        )
+        return
+    if row.cap_units is not None and row.committed_units + units > row.cap_units:
+        left = row.cap_units - row.committed_units
+        raise AnalystCapExceeded(
+            "the job costs more than your share of this budget has left. "
+            + _what_fits(min(left, account.remaining_units), delta),
+            **_refusal(account, units, left, delta),
+        )
+    connection.execute(
+        update(shares).where(mine).values(committed_units=shares.c.committed_units + units)
+    )
+
+
+def _refusal(account: Account, units: int, left: int, delta: float) -> dict[str, object]:
+    fitting = min(left, account.remaining_units)
+    return {
+        "requested_units": units,
+        "spent_units": account.posted_units,
+        "reserved_units": account.pending_units,
+        "remaining_units": left,
+        "largest_epsilon": largest_epsilon(fitting, delta),
+    }
+
+
+def _what_fits(units: int, delta: float) -> str:
+    epsilon = largest_epsilon(units, delta)
+    return f"epsilon {epsilon:g} still fits." if epsilon > 0 else "Nothing more fits."

@@ -1,0 +1,224 @@
+"""Every table. Times are milliseconds since 1970; privacy amounts are int64 pico-units."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+ROLES = ("admin", "owner", "analyst", "auditor")
+JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled")
+ENTRY_KINDS = ("open", "reserve", "post", "void")
+
+
+def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
+    return CheckConstraint(f"{column} IN ({', '.join(map(repr, values))})", name=f"{column}_known")
+
+
+principals = Table(
+    "principals",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("role", String(16), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    _one_of("role", ROLES),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("principal_id", ForeignKey("principals.id"), nullable=False, index=True),
+    Column("prefix", String(16), nullable=False, unique=True),
+    Column("hash", String(64), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),
+    Column("revoked_ms", BigInteger),
+)
+
+# The people whose records these are. Every dataset of a lineage spends from its one account.
+lineages = Table(
+    "lineages",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("owner_id", ForeignKey("principals.id"), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("owner_id", ForeignKey("principals.id"), nullable=False, index=True),
+    Column("lineage_id", ForeignKey("lineages.id"), index=True),
+    Column("name", String(200), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("schema", Text, nullable=False),
+    Column("facts", Text),
+    Column("folder", String(80)),
+    Column("content_mac", String(64), index=True),
+    Column("chain_length", BigInteger, nullable=False, default=0),
+    Column("chain_head", String(64)),
+    Column("created_ms", BigInteger, nullable=False),
+    _one_of("state", ("empty", "ready", "deleted")),
+)
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("dataset_id", ForeignKey("datasets.id"), primary_key=True),
+    Column("principal_id", ForeignKey("principals.id"), primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+# The running balances posted and pending exist only under the row's lock; `ledger check` derives
+# them again from the entries. The database itself refuses an overspent account.
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("lineage_id", ForeignKey("lineages.id"), nullable=False, unique=True),
+    Column("terms", Text, nullable=False),
+    Column("epsilon", Double, nullable=False),
+    Column("cap_epsilon", Double, nullable=False),
+    Column("ceiling_units", BigInteger, nullable=False),
+    Column("cap_units", BigInteger, nullable=False),
+    Column("posted_units", BigInteger, nullable=False, default=0),
+    Column("pending_units", BigInteger, nullable=False, default=0),
+    Column("entries", BigInteger, nullable=False, default=0),
+    Column("created_ms", BigInteger, nullable=False),
+    CheckConstraint("posted_units >= 0 AND pending_units >= 0", name="not_negative"),
+    CheckConstraint("posted_units + pending_units <= cap_units", name="within_cap"),
+    CheckConstraint("cap_units > 0 AND cap_units <= ceiling_units", name="cap_within_ceiling"),
+)
+
+# What one analyst has committed in one account, and the most they may (NULL: the account's cap).
+shares = Table(
+    "shares",
+    metadata,
+    Column("account_id", ForeignKey("accounts.id"), primary_key=True),
+    Column("principal_id", ForeignKey("principals.id"), primary_key=True),
+    Column("cap_units", BigInteger),
+    Column("committed_units", BigInteger, nullable=False, default=0),
+    CheckConstraint("committed_units >= 0", name="not_negative"),
+    CheckConstraint("cap_units IS NULL OR committed_units <= cap_units", name="within_cap"),
+)
+
+# Append-only (triggers refuse UPDATE and DELETE). `post` and `void` resolve a `reserve`, at most
+# once: resolves_seq is unique.
+entries = Table(
+    "entries",
+    metadata,
+    Column("account_id", ForeignKey("accounts.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("units", BigInteger, nullable=False),
+    Column("resolves_seq", BigInteger),
+    Column("principal_id", ForeignKey("principals.id")),
+    Column("dataset_id", ForeignKey("datasets.id")),
+    Column("job_id", String(40), index=True),
+    Column("reason", String(200), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    UniqueConstraint("account_id", "resolves_seq"),
+    ForeignKeyConstraint(
+        ["account_id", "resolves_seq"], ["entries.account_id", "entries.seq"], name="resolves"
+    ),
+    _one_of("kind", ENTRY_KINDS),
+    CheckConstraint("units >= 0", name="not_negative"),
+    CheckConstraint("(kind IN ('post', 'void')) = (resolves_seq IS NOT NULL)", name="resolution"),
+)
+
+# `hint_ms` is the outbox: a queued job's message is due when it has passed. The relay sends it and
+# moves it on, so a message that a broker loses is sent again.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("dataset_id", ForeignKey("datasets.id"), nullable=False),
+    Column("principal_id", ForeignKey("principals.id"), nullable=False),
+    Column("account_id", ForeignKey("accounts.id"), nullable=False),
+    Column("entry_seq", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("plan_digest", String(64), nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("wrapped_key", LargeBinary),
+    Column("fence", BigInteger, nullable=False, default=0),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("lease_ms", BigInteger),
+    Column("opened_ms", BigInteger),
+    Column("hint_ms", BigInteger),
+    Column("steps_done", BigInteger, nullable=False, default=0),
+    Column("steps_total", BigInteger, nullable=False),
+    Column("error", String(40)),
+    Column("events", Integer, nullable=False, default=0),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("started_ms", BigInteger),
+    Column("finished_ms", BigInteger),
+    _one_of("state", JOB_STATES),
+    Index("ix_jobs_due", "state", "hint_ms"),
+    Index("ix_jobs_principal", "principal_id", "created_ms", "id"),
+    Index("ix_jobs_dataset", "dataset_id", "created_ms", "id"),
+)
+
+job_events = Table(
+    "job_events",
+    metadata,
+    Column("job_id", ForeignKey("jobs.id"), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("type", String(40), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("job_id", ForeignKey("jobs.id"), primary_key=True),
+    Column("card", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+)
+
+audit_records = Table(
+    "audit_records",
+    metadata,
+    Column("dataset_id", ForeignKey("datasets.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("job_id", ForeignKey("jobs.id"), nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("signature", String(128), nullable=False),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("principal_id", ForeignKey("principals.id"), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("request_digest", String(64), nullable=False),
+    Column("job_id", ForeignKey("jobs.id"), nullable=False),
+    Column("response", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False, index=True),
+)

@@ -1,0 +1,120 @@
+"""Run one job: claim -> mark data opened -> run -> publish. The same on both engines."""
+
+import logging
+import platform
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import llvmlite.binding
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Row, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from service import __version__
+from service.config import Settings
+from service.datasets.store import dataset_folder, open_arrays
+from service.db import Database
+from service.jobs.card import model_card
+from service.jobs.claim import claim, give_up, keep, open_data
+from service.jobs.publish import PlanChangedError, publish
+from service.planning.plan import Plan, sha256
+from service.tables import datasets
+from workers.algorithms import clipped_sgd, gradient_descent
+from workers.data import NoisySums
+from workers.progress import Progress, Stopped
+from workers.randomness import Randomness
+
+log = logging.getLogger("epsilond.worker")
+
+Run = Callable[[Plan, NoisySums, Progress], NDArray[np.float64]]
+RUNS: dict[str, Run] = {
+    "clipped-sgd": clipped_sgd.run,
+    "gradient-descent": gradient_descent.run,
+}
+
+
+def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> bool:
+    """Claim and run the named job, or the oldest queued one; False if there was none to claim."""
+    with db.write() as connection:
+        job = claim(connection, settings.lease_seconds, job_id)
+    if job is None:
+        return False
+    progress = Progress()
+    try:
+        with _lease(db, settings, job, progress):
+            _run(db, settings, job, progress)
+    except Stopped:
+        log.info("job %s was stopped", job.id)
+    except Exception as error:
+        # The message of an exception may quote data, so only its type and place are logged.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        log.error("job %s: %s at %s:%s", job.id, type(error).__name__, place.filename, place.lineno)
+    else:
+        return True
+    with db.write() as connection:
+        give_up(connection, job.id, job.fence)
+    return True
+
+
+def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) -> None:
+    if sha256(job.plan) != job.plan_digest:
+        raise PlanChangedError(job.id)
+    plan = Plan.model_validate_json(job.plan)
+    randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
+    with db.write() as connection:
+        if not open_data(connection, job.id, job.fence):
+            raise Stopped
+        dataset = connection.execute(
+            select(datasets.c.schema, datasets.c.folder).where(datasets.c.id == job.dataset_id)
+        ).one()
+    x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
+    weights = RUNS[plan.algorithm](plan, NoisySums(plan, x, y, randomness), progress)
+    card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights.tolist())
+    with db.write() as connection:
+        if publish(connection, settings.keys, job.id, job.fence, card, software()):
+            log.info("job %s succeeded", job.id)
+
+
+@contextmanager
+def _lease(db: Database, settings: Settings, job: Row[Any], progress: Progress) -> Iterator[None]:
+    """Renew the job's lease from a thread while the kernels run; stop the run when it is lost."""
+    done = threading.Event()
+
+    def renew() -> None:
+        while not done.wait(min(1.0, settings.lease_seconds / 3)):
+            try:
+                with db.write() as connection:
+                    if not keep(
+                        connection, job.id, job.fence, progress.done, settings.lease_seconds
+                    ):
+                        progress.stopped = True
+                        return
+            except SQLAlchemyError as error:
+                log.warning("the lease will be renewed later: %s", type(error).__name__)
+
+    thread = threading.Thread(target=renew, name="epsilond-lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@cache
+def software() -> dict[str, Any]:
+    """What ran: a retry on another build may differ in a last bit, so the record names it."""
+    return {
+        "epsilond": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "machine": platform.machine(),
+        "cpu": llvmlite.binding.get_host_cpu_name(),
+    }
