@@ -73,6 +73,9 @@ class Client:
         return self
 
     def __exit__(self, *args: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._http.close()
 
     def request(self, method: str, path: str, **kwargs: Any) -> JSON:

@@ -1,5 +1,7 @@
 """A dataset as the algorithms see it: rows by position, and noisy sums over them."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,13 @@ from workers.randomness import Randomness, Use
 from workers.samplers import rounded_laplace, rounded_normal
 
 BLOCK_ROWS = 8192
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written: what a memory map gives, so kernels compile for it alone."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 class NoisySums:
@@ -23,7 +32,8 @@ class NoisySums:
         self, plan: Plan, x: NDArray[np.generic], y: NDArray[np.float64], randomness: Randomness
     ) -> None:
         assert x.shape == (plan.facts.rows, plan.facts.columns) and y.shape == (plan.facts.rows,)
-        self._plan, self._x, self._y, self._randomness = plan, x, y, randomness
+        self._plan, self._randomness = plan, randomness
+        self._x, self._y = read_only(x), read_only(y)
         self._released = 0
 
     def __call__(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:

@@ -52,6 +52,7 @@ def _sample(fill, stream: Stream, count: int, bits: int, words_each: int) -> NDA
             digits *= 2
         elif done < count:
             words = np.concatenate([words, stream.words(words_each * (count - done) + 64)])
+            words.flags.writeable = False  # like the first ones: one compiled version serves both
     return out
 
 

@@ -27,7 +27,7 @@ class Context:
             log.warning("no hint for %s, the relay will send it: %s", job_id, error)
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:
     context: Context = request.app.state.context
     return context
 

@@ -119,7 +119,8 @@ def _numbers(
     if values.dtype.kind in "biuf":
         numbers = values.astype(np.float64)
     else:
-        cells = texts(values)
+        # True is 1 here as in a boolean array; the text "True" is no number
+        cells = [str(int(c)) if isinstance(c, bool) else canonical_text(c) for c in values.tolist()]
         parsed = parse_numbers(cells)
         if parsed is None:
             row = next(i for i, c in enumerate(cells) if parse_number(c) is None)
@@ -312,9 +313,8 @@ def columns_from_rows(
     for column in schema.encoded:
         cells = np.empty(len(rows), dtype=object)
         for i, row in enumerate(rows):
-            try:
-                cells[i] = canonical_text(row.get(column.name))
-            except TypeError as refused:
-                raise EncodeError(i, column.name, str(refused)) from None
+            cells[i] = row.get(column.name)
+            if not isinstance(cells[i], (str, int, float, np.generic, type(None))):
+                raise EncodeError(i, column.name, "cells are strings or numbers")
         columns[column.name] = cells
     return columns

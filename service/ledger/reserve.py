@@ -156,4 +156,4 @@ def _refusal(account: Account, units: int, left: int, delta: float) -> dict[str,
 
 def _what_fits(units: int, delta: float) -> str:
     epsilon = largest_epsilon(units, delta)
-    return f"epsilon {epsilon:g} still fits." if epsilon > 0 else "Nothing more fits."
+    return f"epsilon {epsilon} still fits." if epsilon > 0 else "Nothing more fits."

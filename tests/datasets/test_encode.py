@@ -83,7 +83,7 @@ def test_unbounded_columns_are_divided_by_their_scale_and_nothing_is_normalised(
         (NUM, "9" * 400, "not finite"),
         (NUM, "1_000", "not a number: '1_000'"),
         (NUM, "1,5", "not a number: '1,5'"),
-        (NUM, "true", "not a number: 'true'"),
+        (NUM, "True", "not a number: 'True'"),
         (NUM, '"7"', "not a number"),
         (NUM, "[1]", "not a number"),
         (NUM, "0x10", "not a number"),
