@@ -10,19 +10,19 @@ from service.client import ApiError
 
 @pytest.fixture(scope="module")
 def scene(service):
-    return service.scene(epsilon=2.0, rows=20_000)
+    return service.scene(epsilon=30.0, rows=20_000)
 
 
 @pytest.mark.parametrize(
     ("algorithm", "changes"),
     [
-        ("gradient-descent", {"parameters": {"steps": 40}}),
-        ("clipped-sgd", {"ridge": 0.02, "parameters": {"steps": 40}}),
+        ("gradient-descent", {"parameters": {"steps": 200}}),
+        ("clipped-sgd", {"ridge": 0.01, "parameters": {"steps": 200}}),
     ],
 )
 def test_a_job_becomes_a_useful_model(service, scene, algorithm, changes):
     analyst = scene.analyst
-    spec = job(scene.dataset, 0.7, algorithm, **changes)
+    spec = job(scene.dataset, 10.0, algorithm, **changes)
     quote = analyst.quote(spec)
     assert quote["fits"] and quote["plan"]["guarantee"]["relation"] == "replace-one"
 
@@ -31,7 +31,7 @@ def test_a_job_becomes_a_useful_model(service, scene, algorithm, changes):
     assert submitted["plan_digest"] == quote["plan_digest"]
     done = analyst.wait(submitted["id"])
     assert done["state"] == "succeeded"
-    assert done["progress"] == {"steps_done": 40, "steps_total": 40}
+    assert done["progress"] == {"steps_done": 200, "steps_total": 200}
     assert [e["type"] for e in analyst.events(done["id"])] == ["queued", "running", "succeeded"]
 
     model = analyst.model(done["id"])
