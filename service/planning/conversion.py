@@ -17,12 +17,13 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import erfc, exp, log, log1p, sqrt
+from math import erfc, exp, inf, log, log1p, sqrt
 
 UNITS = 10**12
 EPSILON_MAX = 100.0  # beyond this the word privacy no longer applies
 _DIGITS = 40
 _SLACK = Decimal("1e-30")
+_ORDER_MAX = 2**34  # the best is about 2 log(1/delta)/eps, and a pico-unit needs eps > 1e-6
 
 
 def renyi_budget(epsilon: float, delta: float, order: int) -> Decimal:
@@ -45,7 +46,7 @@ def best_order(epsilon: float, delta: float) -> int:
 
     log_delta = log(delta)
     order = _argmin(lambda a: -(epsilon - log1p(-1 / a) + (log_delta + log(a)) / (a - 1)) / a)
-    while rho(order + 1) > rho(order):
+    while order < _ORDER_MAX and rho(order + 1) > rho(order):
         order += 1
     while order > 2 and rho(order - 1) > rho(order):
         order -= 1
@@ -65,7 +66,7 @@ def budget_units(epsilon: float, delta: float) -> int:
 @lru_cache(maxsize=4096)
 def largest_epsilon(units: int, delta: float) -> float:
     """The largest epsilon, to six decimals, whose budget does not exceed `units` (0.0 if none)."""
-    millionths = min(_millionths(units, delta) + 2, int(EPSILON_MAX * 10**6))
+    millionths = max(0, min(_millionths(units, delta) + 2, int(EPSILON_MAX * 10**6)))
     while millionths > 0 and budget_units(millionths / 10**6, delta) > units:
         millionths -= 1
     epsilon = millionths / 10**6
@@ -94,7 +95,8 @@ def epsilon_at_order(tau: Fraction, delta: float, order: int) -> float:
 
 
 def epsilon_of_gaussian(mu_squared: Fraction, delta: float) -> float:
-    """The exact epsilon of a Gaussian mechanism with sensitivity/sigma = mu, rounded up.
+    """The exact epsilon of a Gaussian mechanism with sensitivity/sigma = mu, rounded up; infinite
+    beyond EPSILON_MAX.
 
     delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)  (Balle and Wang 2018, Thm. 8) is
     decreasing in eps. Informative only: the ledger never charges by it, because it does not compose
@@ -107,6 +109,8 @@ def epsilon_of_gaussian(mu_squared: Fraction, delta: float) -> float:
         scaled = exp(epsilon) * tail if tail > 0 else 0.0
         return 0.5 * erfc((epsilon / mu - mu / 2) / sqrt(2)) - scaled - delta * (1 - 1e-9)
 
+    if excess(EPSILON_MAX) > 0:
+        return inf
     low, high = 1, int(EPSILON_MAX * 10**6)
     while low < high:
         middle = (low + high) // 2
@@ -128,7 +132,7 @@ def _millionths(units: int, delta: float) -> int:
 
 def _argmin(value: Callable[[int], float]) -> int:
     """The order in [2, 2^34] with the smallest value of a unimodal function."""
-    low, high = 2, 2**34  # the best is about 2 log(1/delta)/eps, and a pico-unit needs eps > 1e-6
+    low, high = 2, _ORDER_MAX
     while high - low > 2:
         third = (high - low) // 3
         low, high = (

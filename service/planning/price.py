@@ -69,9 +69,10 @@ def fits_own_target(release: Release, epsilon: float, delta: float) -> bool:
     return _ceil(release.renyi(order) / order * UNITS) <= budget_units(epsilon, delta)
 
 
-def epsilon_alone(release: Release, delta: float) -> float:
-    """The tightest epsilon we can state for this release alone: informative, never charged."""
-    candidates = []
+def epsilon_alone(release: Release, epsilon: float, delta: float) -> float:
+    """The tightest epsilon we can state for this release alone, where it is known to satisfy
+    (epsilon, delta): informative, never charged."""
+    candidates = [epsilon]
     pure = release.pure()
     if pure is not None:
         candidates.append(_ceil(pure * 10**6) / 10**6)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
 
 from service.planning.conversion import EPSILON_MAX
 from service.planning.price import AccountTerms
@@ -53,7 +53,7 @@ class L2Ball(_Public):
 
 
 class Privacy(_Public):
-    epsilon: float = Field(gt=0, le=EPSILON_MAX, description="What the job may cost.")
+    epsilon: float = Field(ge=1e-6, le=EPSILON_MAX, description="What the job may cost.")
     delta: float | None = Field(
         default=None,
         ge=0,
@@ -93,8 +93,9 @@ class StepsAndClip(_Public):
     steps: PositiveInt | None = Field(
         default=None, le=10**6, description="Iterations; by default from the theorem's formula."
     )
-    clip: PositiveFloat | None = Field(
+    clip: float | None = Field(
         default=None,
+        ge=1e-9,
         le=1e9,
         description="Bound on one record's gradient norm. Defaults to the loss's Lipschitz "
         "constant; required where a column is unbounded.",

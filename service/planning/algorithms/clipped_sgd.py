@@ -33,15 +33,16 @@ from service.planning.releases import Disjoint
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "clipped-sgd"
+RIDGE_MIN = 1e-9  # below it beta/mu has no meaning, and further down no float
 Parameters = StepsAndClip
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
     W, n, d = spec.set.radius, facts.rows, facts.columns
-    if spec.ridge == 0:
+    if spec.ridge < RIDGE_MIN:
         raise PlanRefused(
-            f"{NAME} needs strong convexity: set ridge > 0 (for example 0.01), or use "
-            "gradient-descent, which does not need it."
+            f"{NAME} needs strong convexity: set ridge to at least {RIDGE_MIN} (for example 0.01), "
+            "or use gradient-descent, which does not need it."
         )
     c = constants(spec.loss, facts, W)
     clip = clip_bound(parameters, c, facts)
@@ -70,7 +71,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
         release=release,
         price=Price(units=charged, kind=facts.account.kind, order=facts.account.order),
         guarantee=Guarantee(
-            epsilon=spec.privacy.epsilon, delta=delta, epsilon_alone=epsilon_alone(release, delta)
+            epsilon=spec.privacy.epsilon,
+            delta=delta,
+            epsilon_alone=epsilon_alone(release, spec.privacy.epsilon, delta),
         ),
         prediction=Prediction(
             theorem="LR-HT Theorem 30 for bounded gradients (k to infinity)",

@@ -64,7 +64,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
         release=release,
         price=Price(units=charged, kind=facts.account.kind, order=facts.account.order),
         guarantee=Guarantee(
-            epsilon=spec.privacy.epsilon, delta=delta, epsilon_alone=epsilon_alone(release, delta)
+            epsilon=spec.privacy.epsilon,
+            delta=delta,
+            epsilon_alone=epsilon_alone(release, spec.privacy.epsilon, delta),
         ),
         prediction=Prediction(
             theorem="smooth projected descent with noise: beta W^2/T + d sigma^2/beta",
@@ -72,7 +74,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
             noise_squared=rounded(steps * d * variance),
             # KLL Theorem 3.1 with B = N and its constant c2 = 1, per mean
             paper_noise=rounded(
-                L * sqrt(steps * log(1 / delta)) / (spec.privacy.epsilon * n) if delta > 0 else 0.0
+                L * sqrt(steps * -log(delta)) / (spec.privacy.epsilon * n) if delta > 0 else 0.0
             ),
             our_noise=rounded(lattice.noise_scale / n),
         ),
