@@ -25,4 +25,4 @@ bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py run -- python benchmarks/overhead.py $(ARGS)
 
 openapi: ## write the OpenAPI document
-	@python3 tools/dev.py run -- python -m service.api.openapi $(ARGS)
+	@python3 tools/dev.py run -- python tools/openapi.py $(ARGS)

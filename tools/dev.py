@@ -443,6 +443,15 @@ def test(arguments):
         return run_step(["pytest", *arguments], environment) or linted
 
 
+def demo(arguments):
+    parser = argparse.ArgumentParser(prog="dev.py demo", add_help=False)
+    parser.add_argument("--data")
+    options, rest = parser.parse_known_args(arguments)
+    if options.data is not None:
+        rest += ["--data", str(Path(options.data).resolve())]  # as seen from the caller's folder
+    become(["python", "tools/demo.py", *rest])
+
+
 def serve(arguments):
     parser = argparse.ArgumentParser(prog="dev.py serve")
     parser.add_argument("--data", default="data", help="folder of the database and the datasets")
@@ -458,7 +467,7 @@ def run(arguments):
 
 
 COMMANDS = {
-    "demo": lambda arguments: become(["python", "tools/demo.py", *arguments]),
+    "demo": demo,
     "test": test,
     "serve": serve,
     "lint": lint,

@@ -26,26 +26,29 @@ class Limits:
         limit = self._upload_bytes if upload else self._body_bytes
         given = dict(scope["headers"]).get(b"x-request-id", b"")[:64]
         request_id = given if given.isalnum() else secrets.token_hex(8).encode()
-        received, answered = 0, False
+        received = 0
+        too_large: BodyTooLarge | None = None
 
         async def counted() -> Message:
-            nonlocal received
+            nonlocal received, too_large
             message = await receive()
             received += len(message.get("body", b""))
             if received > limit:
-                raise BodyTooLarge(f"at most {limit} bytes are read here.", limit=limit)
+                too_large = BodyTooLarge(f"at most {limit} bytes are read here.", limit=limit)
+                raise too_large
             return message
 
         async def labelled(message: Message) -> None:
-            nonlocal answered
+            if too_large is not None:
+                return  # whatever the application makes of a body cut short, ours is the answer
             if message["type"] == "http.response.start":
-                answered = True
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
         try:
             await self._app(scope, counted, labelled)
-        except BodyTooLarge as problem:
-            if answered:
-                raise
+        except BodyTooLarge:
+            pass
+        if too_large is not None:
+            problem, too_large = too_large, None
             await problem_response(problem, scope["path"])(scope, receive, labelled)

@@ -38,9 +38,7 @@ def unlocked(db, account_id, units, who):
             .where(accounts.c.id == account_id)
             .values(pending_units=accounts.c.pending_units + units)
         )
-        append(
-            connection, account_id, kind="reserve", units=units, principal_id=who, reason="race"
-        )
+        append(connection, account_id, kind="reserve", units=units, principal_id=who, reason="race")
 
 
 def main(url, account_id, units, attempts, mode, who, start):

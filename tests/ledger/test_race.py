@@ -83,7 +83,9 @@ def without_check(url):
     if make_url(url).drivername.startswith("postgresql"):
         engine = create_engine(url)
         with engine.begin() as connection:
-            connection.exec_driver_sql("ALTER TABLE accounts DROP CONSTRAINT ck_accounts_within_cap")
+            connection.exec_driver_sql(
+                "ALTER TABLE accounts DROP CONSTRAINT ck_accounts_within_cap"
+            )
         engine.dispose()
         return
     loose = MetaData()

@@ -1,0 +1,49 @@
+"""What every test of a plan starts from: public facts, a spec, and one row per algorithm."""
+
+from typing import Any
+
+from service.planning.catalog import plan
+from service.planning.plan import Plan
+from service.planning.price import AccountTerms
+from service.planning.spec import Facts, JobSpec
+
+# One row per algorithm: what a job needs besides the dataset, the privacy and (on rows without a
+# norm bound) a clip. The tests of the guarantee and of the sensitivity run over this table.
+ROWS: dict[str, dict[str, Any]] = {
+    "clipped-sgd": {"loss": "logistic", "ridge": 0.1},
+    "gradient-descent": {"loss": "logistic"},
+}
+
+
+def facts(
+    storage: str = "fixed",
+    rows: int = 1000,
+    columns: int = 20,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    label: str = "binary",
+    l2_units: int = 4095,
+) -> Facts:
+    """Public facts of a dataset whose account has the ceiling (epsilon, delta)."""
+    fixed = {"feature_step": 1 / 4095, "linf_units": 4095, "l2_units": l2_units}
+    return Facts(
+        rows=rows,
+        columns=columns,
+        storage=storage,
+        label=label,
+        account=AccountTerms.for_ceiling(epsilon, delta),
+        **(fixed if storage == "fixed" else {}),
+    )
+
+
+def spec(algorithm: str, epsilon: float = 1.0, delta: float | None = None, **more: Any) -> JobSpec:
+    """A job as its row in ROWS asks for it, at this privacy; `more` overrides the row."""
+    privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
+    asked = {"dataset": "d", "algorithm": algorithm, "privacy": privacy}
+    return JobSpec.model_validate(asked | ROWS.get(algorithm, {"loss": "logistic"}) | more)
+
+
+def planned(algorithm: str, about: Facts, epsilon: float, delta: float | None = None) -> Plan:
+    """The plan of a row; rows without a norm bound get the clip that they need."""
+    clip = {"parameters": {"clip": 1.0}} if about.storage == "float64" else {}
+    return plan(spec(algorithm, epsilon, delta, **clip), about)

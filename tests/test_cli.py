@@ -1,0 +1,93 @@
+"""The command line covers the nouns of the API, and checks the books."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from sqlalchemy import update
+from tests.harness import free_port, job, numbers, numeric_schema
+
+from service.planning.catalog import CATALOG
+from service.tables import accounts
+
+
+def epsilond(*arguments, env=None, stdin=None, code=0):
+    done = subprocess.run(
+        [sys.executable, "-c", "from service.cli import main; main()", *arguments],
+        env=os.environ | (env or {}),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_the_catalog_is_printed_without_a_service():
+    cards = json.loads(epsilond("algorithms", "--json"))
+    assert {card["name"] for card in cards} == set(CATALOG)
+    assert all(card["paper"] and card["theorem"] and card["cost"] for card in cards)
+    assert "clipped-sgd" in epsilond("algorithms")
+
+
+def test_a_whole_job_from_the_command_line(service, tmp_path):
+    owner = service.person("owner")
+    env = {"EPSILOND_URL": service.url, "EPSILOND_KEY": owner.key}
+
+    def ask(*arguments, **kwargs):
+        text = epsilond(*arguments, env=env, **kwargs)
+        return json.loads(text) if text.strip() else None
+
+    schema = tmp_path / "schema.json"
+    schema.write_text(json.dumps(numeric_schema()))
+    data = numbers(tmp_path, 500, 4)
+    dataset = ask("datasets", "upload", "rows", str(schema), str(data))["id"]
+    assert ask("budget", "set", dataset, "1.0", "1e-6")["epsilon"] == 1.0
+    spec = json.dumps(job(dataset, 0.2))
+    assert ask("quote", "-", stdin=spec)["fits"]
+    done = ask("jobs", "submit", "-", "--wait", stdin=spec)
+    assert done["state"] == "succeeded"
+    assert len(ask("jobs", "model", done["id"])["coef_"]) == 4
+    assert [e["kind"] for e in ask("ledger", "list", dataset)] == ["open", "reserve", "post"]
+    chain = tmp_path / "chain.json"
+    chain.write_text(epsilond("chain", dataset, env=env))
+    key = epsilond("public-key", env=env).strip()
+    assert "1 records verify" in epsilond("verify", str(chain), "--public-key", key)
+    wrong = epsilond("verify", str(chain), "--public-key", key, "--head", "0" * 64, code=1)
+    assert "does not contain the head" in wrong
+    refused = json.loads(epsilond("jobs", "show", "job_0", env=env, code=1))
+    assert refused["code"] == "not_found"
+
+
+def test_ledger_check_says_where_the_books_disagree(service):
+    scene = service.scene()
+    assert "every balance follows" in epsilond("ledger", "check", env=service.environment)
+    account = scene.owner.budget(scene.dataset)["account"]
+    wrong = update(accounts).where(accounts.c.id == account)
+    with service.db.write() as connection:
+        connection.execute(wrong.values(pending_units=1))
+    assert account in epsilond("ledger", "check", env=service.environment, code=1)
+    with service.db.write() as connection:
+        connection.execute(wrong.values(pending_units=0))
+
+
+def test_a_taken_port_is_named(tmp_path):
+    import socket  # noqa: PLC0415 - only here
+
+    with socket.socket() as taken:
+        port = free_port()
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        env = {"EPSILOND_DATABASE_URL": f"sqlite:///{tmp_path}/e.db"}
+        says = epsilond("serve", "--data", str(tmp_path), "--port", str(port), env=env, code=1)
+    assert f"127.0.0.1:{port} cannot be used" in says
+
+
+@pytest.mark.parametrize("value", ["", "abc", "00" * 31])
+def test_a_malformed_secret_stops_the_service_before_it_serves(tmp_path, value):
+    env = {"EPSILOND_MASTER_KEY": value, "EPSILOND_DATA_DIR": str(tmp_path)}
+    port = str(free_port())
+    assert "EPSILOND_MASTER_KEY must hold 64" in epsilond("api", "--port", port, env=env, code=1)

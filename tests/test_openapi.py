@@ -1,0 +1,24 @@
+"""The committed OpenAPI document is the one that the application serves."""
+
+import yaml
+from tools.openapi import PATH, document
+
+from service.app import create_app
+from service.config import Settings
+
+
+def test_openapi_yaml_is_current():
+    assert PATH.read_text() == document(), "run `make openapi` and commit openapi.yaml"
+
+
+def test_every_operation_documents_its_problems_and_its_key():
+    schema = create_app(Settings()).openapi()
+    open_to_all = {"/healthz", "/readyz", "/v1/audit/public-key"}
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            assert {"4XX", "5XX"} <= operation["responses"].keys()
+            assert ("security" in operation) == (path not in open_to_all), path
+    references = [line for line in yaml.safe_dump(schema).splitlines() if "$ref" in line]
+    for line in references:
+        name = line.strip().strip("'\"").rsplit("/", 1)[-1].rstrip("'")
+        assert name in schema["components"]["schemas"], line
