@@ -22,7 +22,7 @@ lint: ## ruff and mypy
 	@python3 tools/dev.py lint
 
 bench-overhead: ## what the service costs on top of the computation
-	@python3 tools/dev.py run -- python benchmarks/overhead.py $(ARGS)
+	@python3 tools/dev.py bench overhead $(ARGS)
 
 openapi: ## write the OpenAPI document
-	@python3 tools/dev.py run -- python tools/openapi.py $(ARGS)
+	@python3 tools/dev.py run -- python -m tools.openapi $(ARGS)

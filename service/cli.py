@@ -205,7 +205,9 @@ def algorithms(
         _show([algorithm.card() for algorithm in CATALOG.values()])
         return
     for algorithm in CATALOG.values():
-        typer.echo(f"{algorithm.name}: {algorithm.title}\n  {algorithm.problem}\n  {algorithm.cost}")
+        typer.echo(
+            f"{algorithm.name}: {algorithm.title}\n  {algorithm.problem}\n  {algorithm.cost}"
+        )
 
 
 @app.command()

@@ -1,9 +1,9 @@
 """A small typed client for the API, and models that predict on raw rows.
 
-    client = Client("http://127.0.0.1:8000", key)
-    job = client.submit({"dataset": ..., "algorithm": ..., "loss": ..., "privacy": {...}})
-    model = client.model(client.wait(job["id"])["id"])
-    model.predict([{"age": 41, "city": "Oslo"}])
+client = Client("http://127.0.0.1:8000", key)
+job = client.submit({"dataset": ..., "algorithm": ..., "loss": ..., "privacy": {...}})
+model = client.model(client.wait(job["id"])["id"])
+model.predict([{"age": 41, "city": "Oslo"}])
 """
 
 import json
@@ -86,7 +86,11 @@ class Client:
         try:
             problem = response.json()
         except json.JSONDecodeError:  # not ours: a proxy's page
-            problem = {"status": response.status_code, "code": "unknown", "detail": "no problem+json"}
+            problem = {
+                "status": response.status_code,
+                "code": "unknown",
+                "detail": "no problem+json",
+            }
         raise ApiError(problem)
 
     def pages(self, path: str, cursor: str = "id", **params: Any) -> Iterator[JSON]:

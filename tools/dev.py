@@ -5,7 +5,7 @@ python3 tools/dev.py demo [args...]                    a walk through the servic
 python3 tools/dev.py test [pytest args...]             ruff, mypy and pytest against real servers
 python3 tools/dev.py serve [--data DIR] [--port N]     the service on 127.0.0.1
 python3 tools/dev.py lint                              ruff and mypy only
-python3 tools/dev.py bench-overhead [args...]          benchmarks/overhead.py
+python3 tools/dev.py bench NAME [args...]              benchmarks/NAME.py, against real servers
 python3 tools/dev.py run -- command [args...]          any command inside .venv
 
 `test` uses the servers in EPSILOND_TEST_POSTGRES_URL and EPSILOND_TEST_REDIS_URL if set, else those
@@ -45,6 +45,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".epsilond-stamp"
+BENCHMARKS = ROOT / "benchmarks"
 MINIMUM = (3, 11)
 LINTERS = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"])
 
@@ -427,7 +428,9 @@ def ignore_signals():
         signal.signal(number, signal.SIG_IGN)
 
 
-def test(arguments):
+@contextlib.contextmanager
+def servers():
+    """The environment for tests and benchmarks that need PostgreSQL and Redis."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     environment = venv_environment()
@@ -439,8 +442,20 @@ def test(arguments):
         environment["EPSILOND_TEST_REDIS_URL"] = redis_url
         environment["EPSILOND_TEST_REDIS_PREFIX"] = stack.enter_context(throwaway_keys(redis_url))
         stack.callback(ignore_signals)  # runs first: a second Ctrl-C must not stop the cleaning up
+        yield environment
+
+
+def test(arguments):
+    with servers() as environment:
         linted = lint()  # the tests run all the same, so that one run shows all that is wrong
         return run_step(["pytest", *arguments], environment) or linted
+
+
+def bench(arguments):
+    """A benchmark by the name of its file, with servers to run against."""
+    name, *rest = arguments or fail(f"which one? {sorted(p.stem for p in BENCHMARKS.glob('*.py'))}")
+    with servers() as environment:
+        return run_step(["python", "-m", f"benchmarks.{name}", *rest], environment)
 
 
 def demo(arguments):
@@ -471,7 +486,7 @@ COMMANDS = {
     "test": test,
     "serve": serve,
     "lint": lint,
-    "bench-overhead": lambda arguments: become(["python", "benchmarks/overhead.py", *arguments]),
+    "bench": bench,
     "run": run,
 }
 

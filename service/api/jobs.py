@@ -58,11 +58,10 @@ def submit_job(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> Response:
     """Plan, reserve and queue. The same Idempotency-Key gets the same answer for a week."""
-    with ctx.db.read() as connection:
-        usable_dataset(connection, me, request.dataset)
     submission = submit(
         ctx.db,
         ctx.settings,
+        authorise=lambda connection: usable_dataset(connection, me, request.dataset),
         principal_id=me.id,
         spec=request.spec(),
         metadata=request.metadata,

@@ -1,10 +1,9 @@
 """Cancel: free before the data was opened, fully charged after."""
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection
 
 from service.errors import JobAlreadyFinished
-from service.jobs.record import ENDED, add_event, end_job, lock_job
-from service.tables import jobs
+from service.jobs.record import ENDED, end_job, lock_job, move
 
 
 def cancel(connection: Connection, job_id: str) -> None:
@@ -15,5 +14,4 @@ def cancel(connection: Connection, job_id: str) -> None:
     if job.state == "queued" or (job.state == "running" and job.opened_ms is None):
         end_job(connection, job, "cancelled")
     elif job.state == "running":
-        connection.execute(update(jobs).where(jobs.c.id == job_id).values(state="cancelling"))
-        add_event(connection, job_id, "cancelling")
+        move(connection, job_id, "cancelling")

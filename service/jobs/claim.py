@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from service.db import now_ms
-from service.jobs.record import add_event, end_job, lock_job
+from service.jobs.record import end_job, lock_job, move
 from service.tables import datasets, jobs
 
 
@@ -20,26 +20,18 @@ def claim(
     wanted = select(jobs.c.id).where(jobs.c.state == "queued")
     if job_id is not None:
         wanted = wanted.where(jobs.c.id == job_id)
-    wanted = wanted.order_by(jobs.c.created_ms, jobs.c.id).limit(1)
-    found = connection.execute(wanted.with_for_update(skip_locked=True)).scalar()
-    if found is None:
-        return None
-    row = connection.execute(
-        update(jobs)
-        .where(jobs.c.id == found, jobs.c.state == "queued")
-        .values(
-            state="running",
-            fence=jobs.c.fence + 1,
-            attempts=jobs.c.attempts + 1,
-            lease_ms=_lease(lease_seconds),
-            hint_ms=None,
-            steps_done=0,
-            started_ms=func.coalesce(jobs.c.started_ms, now_ms()),
-        )
-        .returning(jobs)
-    ).one()
-    add_event(connection, found, "running")
-    return row
+    oldest = wanted.order_by(jobs.c.created_ms, jobs.c.id).limit(1)
+    return move(
+        connection,
+        oldest.with_for_update(skip_locked=True).scalar_subquery(),
+        "running",
+        fence=jobs.c.fence + 1,
+        attempts=jobs.c.attempts + 1,
+        lease_ms=_lease(lease_seconds),
+        hint_ms=None,
+        steps_done=0,
+        started_ms=func.coalesce(jobs.c.started_ms, now_ms()),
+    )
 
 
 def open_data(connection: Connection, job_id: str, fence: int) -> bool:

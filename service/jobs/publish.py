@@ -4,14 +4,14 @@ worker here or nowhere, so of two runs of one job at most one is ever seen."""
 import json
 from typing import Any
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert
 
 from service.audit.chain import append_record
-from service.jobs.record import close_row, end_job, lock_job
+from service.jobs.record import close, end_job, lock_job
 from service.keys import Keys
 from service.ledger.reserve import post
 from service.planning.plan import canonical_json, sha256
-from service.tables import jobs, models
+from service.tables import models
 
 
 class PlanChangedError(RuntimeError):
@@ -60,6 +60,5 @@ def publish(
             "software": software,
         },
     )
-    connection.execute(update(jobs).where(jobs.c.id == job_id).values(steps_done=job.steps_total))
-    close_row(connection, job_id, "succeeded")
+    close(connection, job_id, "succeeded", steps_done=job.steps_total)
     return True

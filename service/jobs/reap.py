@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.config import Settings
 from service.db import Database, now_ms
-from service.jobs.record import add_event, end_job
+from service.jobs.record import end_job, move
 from service.tables import idempotency, jobs
 
 log = logging.getLogger("epsilond.jobs")
@@ -58,12 +58,7 @@ def reap(db: Database, settings: Settings) -> int:
             elif job.attempts >= settings.attempts_max:
                 end_job(connection, job, "failed", "attempts_exhausted")
             else:
-                connection.execute(
-                    update(jobs)
-                    .where(jobs.c.id == job.id)
-                    .values(state="queued", lease_ms=None, hint_ms=now_ms())
-                )
-                add_event(connection, job.id, "queued")
+                move(connection, job.id, "queued", lease_ms=None, hint_ms=now_ms())
     return len(rows)
 
 

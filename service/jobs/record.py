@@ -1,4 +1,4 @@
-"""The job's row: locking it, noting events, ending it. The row is the truth; brokers only hint."""
+"""The job's row: locking it, changing it, ending it. The row is the truth; brokers only hint."""
 
 from typing import Any
 
@@ -15,16 +15,28 @@ def lock_job(connection: Connection, job_id: str) -> Row[Any]:
     return connection.execute(select(jobs).where(jobs.c.id == job_id).with_for_update()).one()
 
 
-def add_event(connection: Connection, job_id: str, kind: str) -> None:
-    """Events name states and nothing else, so they cannot depend on the data."""
-    seq: int = connection.execute(
+def move(connection: Connection, job_id: Any, state: str, **values: Any) -> Row[Any] | None:
+    """Put a job into a state and note the event; None if there is no such job.
+
+    Events name states and nothing else, so they cannot depend on the data. `job_id` may be a
+    subquery that finds, and locks, the job.
+    """
+    row = connection.execute(
         update(jobs)
         .where(jobs.c.id == job_id)
-        .values(events=jobs.c.events + 1)
-        .returning(jobs.c.events)
-    ).scalar_one()
+        .values(state=state, events=jobs.c.events + 1, **values)
+        .returning(jobs)
+    ).first()
+    if row is not None:
+        note_event(connection, row)
+    return row
+
+
+def note_event(connection: Connection, job: Row[Any]) -> None:
     connection.execute(
-        insert(job_events).values(job_id=job_id, seq=seq, type=kind, created_ms=now_ms())
+        insert(job_events).values(
+            job_id=job.id, seq=job.events, type=job.state, created_ms=now_ms()
+        )
     )
 
 
@@ -33,20 +45,10 @@ def end_job(connection: Connection, job: Row[Any], state: str, error: str | None
     posted in full otherwise: a failure after the data was read is an output too."""
     settle = void if job.opened_ms is None else post
     settle(connection, job.account_id, job.entry_seq, f"job {state}")
-    close_row(connection, job.id, state, error)
+    close(connection, job.id, state, error=error)
 
 
-def close_row(connection: Connection, job_id: str, state: str, error: str | None = None) -> None:
-    connection.execute(
-        update(jobs)
-        .where(jobs.c.id == job_id)
-        .values(
-            state=state,
-            error=error,
-            finished_ms=now_ms(),
-            lease_ms=None,
-            hint_ms=None,
-            wrapped_key=None,  # the noise can never be drawn again
-        )
-    )
-    add_event(connection, job_id, state)
+def close(connection: Connection, job_id: str, state: str, **values: Any) -> None:
+    """The last change of a job's row. Its noise key goes: that noise can never be drawn again."""
+    ended = {"finished_ms": now_ms(), "lease_ms": None, "hint_ms": None, "wrapped_key": None}
+    move(connection, job_id, state, **ended, **values)

@@ -6,6 +6,7 @@ set, so the Plan cannot go stale, and the ledger's lock is held only for the boo
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from service.errors import (
     IdempotencyConflict,
     PlanRefused,
 )
-from service.jobs.record import add_event
+from service.jobs.record import note_event
 from service.jobs.view import job_view
 from service.keys import NOISE_KEY_BYTES
 from service.ledger.accounts import Account, find_account
@@ -63,6 +64,7 @@ def submit(
     db: Database,
     settings: Settings,
     *,
+    authorise: Callable[[Connection], object],
     principal_id: str,
     spec: JobSpec,
     metadata: dict[str, str],
@@ -70,6 +72,7 @@ def submit(
 ) -> Submission:
     request = sha256(canonical_json({"spec": spec.model_dump(mode="json"), "metadata": metadata}))
     with db.read() as connection:
+        authorise(connection)
         if replay := _replay(connection, principal_id, idempotency_key, request):
             return replay
         planned, account = plan_for(connection, settings, spec)
@@ -117,8 +120,9 @@ def _record(
     )
     # the noise key exists before the data is opened, and only wrapped
     noise_key = secrets.token_bytes(NOISE_KEY_BYTES)
-    connection.execute(
-        insert(jobs).values(
+    row = connection.execute(
+        insert(jobs)
+        .values(
             id=job_id,
             dataset_id=dataset_id,
             principal_id=principal_id,
@@ -132,11 +136,12 @@ def _record(
             wrapped_key=settings.keys.wrap(noise_key, job_id),
             hint_ms=now_ms() + int(settings.hint_retry_seconds * 1000),
             steps_total=planned.schedule.steps,
+            events=1,
             created_ms=now_ms(),
         )
-    )
-    add_event(connection, job_id, "queued")
-    row = connection.execute(select(jobs).where(jobs.c.id == job_id)).one()
+        .returning(jobs)
+    ).one()
+    note_event(connection, row)
     body = canonical_json(job_view(row))
     if idempotency_key is not None:
         connection.execute(

@@ -93,7 +93,7 @@ def open_account(
             created_ms=now_ms(),
         )
     )
-    append(
+    row = append(
         connection,
         account_id,
         kind="open",
@@ -101,14 +101,12 @@ def open_account(
         principal_id=principal_id,
         reason="ceiling and cap fixed by the owner",
     )
-    account = find_account(connection, lineage_id)
-    assert account is not None
-    return account
+    return account_from(row)
 
 
 def find_account(connection: Connection, lineage_id: str | None) -> Account | None:
     row = connection.execute(select(accounts).where(accounts.c.lineage_id == lineage_id)).first()
-    return None if row is None else _account(row)
+    return None if row is None else account_from(row)
 
 
 def lock_account(connection: Connection, account_id: str) -> Account:
@@ -117,10 +115,10 @@ def lock_account(connection: Connection, account_id: str) -> Account:
     On SQLite the write transaction already holds the database's only write lock.
     """
     query = select(accounts).where(accounts.c.id == account_id).with_for_update()
-    return _account(connection.execute(query).one())
+    return account_from(connection.execute(query).one())
 
 
-def _account(row: Row[Any]) -> Account:
+def account_from(row: Row[Any]) -> Account:
     return Account(
         id=row.id,
         lineage_id=row.lineage_id,

@@ -1,7 +1,9 @@
 """Entries: the append-only book. A row once written is never changed; a reservation is resolved by a
 new row that posts or voids it, at most once."""
 
-from sqlalchemy import Connection, insert, select, update
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, update
 
 from service.db import now_ms
 from service.tables import accounts, entries
@@ -14,22 +16,30 @@ def append(
     kind: str,
     units: int,
     reason: str,
+    pending: int = 0,
+    posted: int = 0,
     resolves_seq: int | None = None,
     principal_id: str | None = None,
     dataset_id: str | None = None,
     job_id: str | None = None,
-) -> int:
-    """Write the next entry of an account whose row the caller has locked; returns its number."""
-    seq: int = connection.execute(
+) -> Row[Any]:
+    """Write the next entry of an account whose row the caller has locked, and move its running
+    balances by `pending` and `posted`. Returns the account's row, whose `entries` is the number of
+    the new entry."""
+    account = connection.execute(
         update(accounts)
         .where(accounts.c.id == account_id)
-        .values(entries=accounts.c.entries + 1)
-        .returning(accounts.c.entries)
-    ).scalar_one()
+        .values(
+            entries=accounts.c.entries + 1,
+            pending_units=accounts.c.pending_units + pending,
+            posted_units=accounts.c.posted_units + posted,
+        )
+        .returning(accounts)
+    ).one()
     connection.execute(
         insert(entries).values(
             account_id=account_id,
-            seq=seq,
+            seq=account.entries,
             kind=kind,
             units=units,
             resolves_seq=resolves_seq,
@@ -40,11 +50,4 @@ def append(
             created_ms=now_ms(),
         )
     )
-    return seq
-
-
-def is_resolved(connection: Connection, account_id: str, seq: int) -> bool:
-    query = select(entries.c.seq).where(
-        entries.c.account_id == account_id, entries.c.resolves_seq == seq
-    )
-    return connection.execute(query).first() is not None
+    return account

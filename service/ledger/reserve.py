@@ -9,10 +9,10 @@ refuses an overspent account.
 from sqlalchemy import Connection, insert, select, update
 
 from service.errors import AnalystCapExceeded, BudgetExceeded, InvalidRequest
-from service.ledger.accounts import Account, lock_account
-from service.ledger.entries import append, is_resolved
+from service.ledger.accounts import Account, account_from, lock_account
+from service.ledger.entries import append
 from service.planning.conversion import largest_epsilon
-from service.tables import accounts, entries, shares
+from service.tables import entries, shares
 
 
 class AlreadyResolvedError(RuntimeError):
@@ -38,27 +38,23 @@ def reserve(
             **_refusal(account, units, account.remaining_units, delta),
         )
     _take_share(connection, account, principal_id, units, delta)
-    connection.execute(
-        update(accounts)
-        .where(accounts.c.id == account_id)
-        .values(pending_units=accounts.c.pending_units + units)
-    )
-    return append(
+    row = append(
         connection,
         account_id,
         kind="reserve",
         units=units,
+        pending=units,
         principal_id=principal_id,
         dataset_id=dataset_id,
         job_id=job_id,
         reason="job submitted",
     )
+    return int(row.entries)
 
 
 def post(connection: Connection, account_id: str, seq: int, reason: str) -> Account:
     """Turn a reservation into a charge, for ever. Returns the account as it then stands."""
-    _resolve(connection, account_id, seq, "post", reason)
-    return lock_account(connection, account_id)
+    return _resolve(connection, account_id, seq, "post", reason)
 
 
 def void(connection: Connection, account_id: str, seq: int, reason: str) -> None:
@@ -86,36 +82,42 @@ def set_share(
     connection.execute(update(shares).where(mine).values(cap_units=cap_units))
 
 
-def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reason: str) -> None:
+def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reason: str) -> Account:
     lock_account(connection, account_id)
-    if is_resolved(connection, account_id, seq):
-        raise AlreadyResolvedError(f"{account_id} entry {seq}")
+    resolution = entries.alias()
     row = connection.execute(
-        select(entries).where(
+        select(entries, resolution.c.seq.label("resolved_by"))
+        .outerjoin(
+            resolution,
+            (resolution.c.account_id == entries.c.account_id)
+            & (resolution.c.resolves_seq == entries.c.seq),
+        )
+        .where(
             entries.c.account_id == account_id, entries.c.seq == seq, entries.c.kind == "reserve"
         )
     ).one()
-    changes = {"pending_units": accounts.c.pending_units - row.units}
-    if kind == "post":
-        changes["posted_units"] = accounts.c.posted_units + row.units
-    connection.execute(update(accounts).where(accounts.c.id == account_id).values(changes))
+    if row.resolved_by is not None:
+        raise AlreadyResolvedError(f"{account_id} entry {seq}")
     if kind == "void":
         connection.execute(
             update(shares)
             .where(shares.c.account_id == account_id, shares.c.principal_id == row.principal_id)
             .values(committed_units=shares.c.committed_units - row.units)
         )
-    append(
+    account = append(
         connection,
         account_id,
         kind=kind,
         units=row.units,
+        pending=-row.units,
+        posted=row.units if kind == "post" else 0,
         resolves_seq=seq,
         principal_id=row.principal_id,
         dataset_id=row.dataset_id,
         job_id=row.job_id,
         reason=reason,
     )
+    return account_from(account)
 
 
 def _take_share(

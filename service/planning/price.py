@@ -76,10 +76,10 @@ def epsilon_alone(release: Release, epsilon: float, delta: float) -> float:
     pure = release.pure()
     if pure is not None:
         candidates.append(_ceil(pure * 10**6) / 10**6)
-    if delta > 0:
-        mu_squared = release.gaussian()
-        if mu_squared is not None:
-            candidates.append(epsilon_of_gaussian(mu_squared, delta))
+    mu_squared = release.gaussian()
+    if delta > 0 and mu_squared is not None:  # exact, so no order could do better
+        candidates.append(epsilon_of_gaussian(mu_squared, delta))
+    elif delta > 0:
         candidates += [epsilon_at_order(release.renyi(a), delta, a) for a in _ORDERS]
     return min(candidates)
 

@@ -174,7 +174,7 @@ class Subsample(_Release):
                            + sum_{j=3..a} gamma^j C(a,j) e^((j-1) e(j)) min(2, (e^e(oo) - 1)^j))
 
     and never more than the inner release itself (the batch's positions do not depend on the data,
-    so the mixture is jointly quasi-convex).
+    so the mixture is jointly quasi-convex), nor than the pure epsilon log(1 + gamma (e^e(oo) - 1)).
     """
 
     kind: Literal["subsample"] = "subsample"
@@ -202,7 +202,8 @@ class Subsample(_Release):
                 growth = ((j - 1) * _decimal(self.release.renyi(j))).exp()
                 total += gamma**j * comb(order, j) * growth * bounded
             amplified = (total * _ROUND_UP).ln() / (order - 1) * _ROUND_UP
-        return min(inner, Fraction(amplified))
+        bounds = (inner, Fraction(amplified), self.pure())
+        return min(bound for bound in bounds if bound is not None)
 
     def pure(self) -> Fraction | None:
         epsilon = self.release.pure()

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from service.db import Database, new_id
 from service.errors import BudgetExceeded
@@ -33,12 +33,15 @@ def unlocked(db, account_id, units, who):
         raise BudgetExceeded("no room")
     time.sleep(0.005)  # the window is there anyway; wider, the race is lost every time
     with db.write() as connection:
-        connection.execute(
-            update(accounts)
-            .where(accounts.c.id == account_id)
-            .values(pending_units=accounts.c.pending_units + units)
+        append(
+            connection,
+            account_id,
+            kind="reserve",
+            units=units,
+            pending=units,
+            principal_id=who,
+            reason="race",
         )
-        append(connection, account_id, kind="reserve", units=units, principal_id=who, reason="race")
 
 
 def main(url, account_id, units, attempts, mode, who, start):

@@ -1,0 +1,231 @@
+"""One guarantee for every algorithm: what is planned, priced and claimed is one thing.
+
+A new algorithm needs one row in `cases.ROWS` and nothing here."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.errors import PlanRefused
+from service.planning.catalog import CATALOG, plan
+from service.planning.conversion import budget_units
+from service.planning.plan import Plan
+from service.planning.price import epsilon_alone, fits_own_target, price_units
+from tests.planning.cases import ROWS, facts, planned, spec
+
+ACCOUNTS = {  # (the account's delta, the job's delta or None for the account's)
+    "renyi": (1e-6, None),
+    "pure": (0.0, None),
+    "smaller delta": (1e-6, 1e-9),
+    "larger delta": (1e-6, 1e-3),
+    "pure job on renyi": (1e-6, 0.0),
+}
+SIZES = [(2, 1), (1000, 20), (10**8, 300)]
+EPSILONS = [1e-4, 0.1234567, 1.0, 100.0]
+CASES = [
+    (algorithm, account, storage, rows, columns, epsilon)
+    for algorithm in CATALOG
+    for account in ACCOUNTS
+    for storage in ("fixed", "float64")
+    for rows, columns in SIZES
+    for epsilon in EPSILONS
+]
+
+
+def plan_of(case) -> Plan:
+    algorithm, account, storage, rows, columns, epsilon = case
+    delta, job_delta = ACCOUNTS[account]
+    about = facts(storage, rows, columns, epsilon, delta)
+    return planned(algorithm, about, epsilon, job_delta)
+
+
+def test_every_algorithm_has_its_row():
+    assert set(ROWS) == set(CATALOG)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_the_guarantee(case):
+    _, account, _, rows, _, epsilon = case
+    made = plan_of(case)
+    terms = made.facts.account
+    account_delta, job_delta = ACCOUNTS[account]
+    delta = account_delta if job_delta is None else job_delta
+
+    # plain data: the same text every time, and nothing lost in it
+    assert plan_of(case).digest() == made.digest()
+    assert Plan.model_validate_json(made.canonical()) == made
+    assert Plan.model_validate_json(made.canonical()).digest() == made.digest()
+
+    # the price is the release's, and never above what was asked
+    asked, ceiling = budget_units(epsilon, delta), budget_units(epsilon, account_delta)
+    assert made.price.units == price_units(made.release, terms) > 0
+    assert (made.price.kind, made.price.order) == (terms.kind, terms.order)
+    if (delta > 0) == (account_delta > 0):
+        assert made.price.units <= asked
+    if delta == account_delta:  # the whole budget in one job: it fits, and little is left over
+        assert 0.999 * ceiling <= made.price.units <= ceiling
+
+    # what is claimed is implied
+    assert (made.guarantee.epsilon, made.guarantee.delta) == (epsilon, delta)
+    assert made.guarantee.relation == "replace-one"
+    assert fits_own_target(made.release, epsilon, delta)
+    assert 0 < made.guarantee.epsilon_alone <= epsilon
+    assert made.guarantee.epsilon_alone == epsilon_alone(made.release, epsilon, delta)
+
+    # the lattice is the release's, and no sum can leave int64
+    lattice = made.lattice
+    assert lattice.release().sensitivity == 2 * lattice.contribution_units
+    assert lattice.bits <= 56
+    entry = lattice.contribution_units
+    if lattice.derivative_units is not None:
+        entry = lattice.derivative_units * made.facts.linf_units
+    assert rows * entry < 2**63
+
+
+def test_another_process_with_other_hashes_plans_the_same():
+    code = (
+        "import json; from tests.planning.test_guarantee import CASES, plan_of;"
+        "print(json.dumps([plan_of(case).digest() for case in CASES]))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"PYTHONHASHSEED": "4242"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(run.stdout) == [plan_of(case).digest() for case in CASES]
+
+
+@pytest.mark.parametrize("algorithm", CATALOG)
+def test_a_job_of_another_delta_is_charged_its_own_rho(algorithm):
+    """Gaussian noise costs the same rho at every order, so the account's order does not matter."""
+    charged = [
+        planned(algorithm, facts(epsilon=ceiling), 0.5, 1e-8).price.units for ceiling in (0.5, 1, 9)
+    ]
+    assert len(set(charged)) == 1 and charged[0] <= budget_units(0.5, 1e-8)
+
+
+@pytest.mark.parametrize("algorithm", CATALOG)
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
+def test_a_pure_job_is_charged_at_most_half_its_square_on_a_renyi_account(algorithm, epsilon):
+    made = planned(algorithm, facts(), epsilon, 0.0)
+    order = made.facts.account.order
+    assert made.lattice.noise == "laplace"
+    assert made.price.units <= min(epsilon**2 / 2, epsilon / order) * 1e12 + 1
+    assert made.price.units > 0
+
+
+# --- refusals: each says what would work, and that does work -----------------------------------------
+
+UNBOUNDED = facts("float64")
+NUMERIC = facts(label="numeric")
+PURE = facts(delta=0.0)
+SGD, GD = "clipped-sgd", "gradient-descent"
+REFUSED = {  # facts, refused job, what the refusal says, the job that it points to
+    "unknown algorithm": (
+        facts(),
+        spec("sgd"),
+        f"there are: {', '.join(sorted(CATALOG))}",
+        spec(SGD),
+    ),
+    "unknown parameter": (
+        facts(),
+        spec(GD, parameters={"stepz": 3}),
+        "it takes: steps, clip",
+        spec(GD, parameters={"steps": 3}),
+    ),
+    "no steps": (
+        facts(),
+        spec(GD, parameters={"steps": 0}),
+        "it takes: steps, clip",
+        spec(GD, parameters={"steps": 1}),
+    ),
+    "a clip below any gradient": (
+        facts(),
+        spec(GD, parameters={"clip": 5e-324}),
+        "it takes: steps, clip",
+        spec(GD, parameters={"clip": 1e-9}),
+    ),
+    "no ridge": (
+        facts(),
+        spec(SGD, ridge=0.0),
+        "set ridge to at least 1e-09 (for example 0.01), or use gradient-descent",
+        spec(GD, ridge=0.0),
+    ),
+    "a ridge that is none": (facts(), spec(SGD, ridge=5e-324), "1e-09", spec(SGD, ridge=1e-9)),
+    "logistic on a number": (NUMERIC, spec(GD), "loss squared", spec(GD, loss="squared")),
+    "unbounded without clip": (
+        UNBOUNDED,
+        spec(GD),
+        "set parameters.clip",
+        spec(GD, parameters={"clip": 2.0}),
+    ),
+    "delta on a pure account": (
+        PURE,
+        spec(GD, delta=1e-6),
+        "leave privacy.delta out or set it to 0",
+        spec(GD, delta=0.0),
+    ),
+    "less than a unit": (
+        facts(),
+        spec(GD, epsilon=1e-6, delta=1e-12),
+        "use 0.0001",
+        spec(GD, epsilon=1e-4, delta=1e-12),
+    ),
+    "more noise than a word holds": (
+        facts(),
+        spec(GD, epsilon=1e-4, delta=1e-12, parameters={"steps": 10**6}),
+        "fewer steps or a larger epsilon",
+        spec(GD, epsilon=1.0, delta=1e-12, parameters={"steps": 10**6}),
+    ),
+    "more steps than rows": (
+        facts(rows=50),
+        spec(SGD, parameters={"steps": 51}),
+        "set parameters.steps to at most 50",
+        spec(SGD, parameters={"steps": 50}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("about", "refused", "says", "works"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_says_what_would_work(about, refused, says, works):
+    with pytest.raises(PlanRefused) as caught:
+        plan(refused, about)
+    assert says in caught.value.detail
+    assert plan(works, about).guarantee.epsilon == works.privacy.epsilon
+
+
+EXTREMES = [1e-6, 1e-3, 1.0, 100.0]
+
+
+@pytest.mark.parametrize("algorithm", CATALOG)
+@pytest.mark.parametrize("delta", [None, 0.0, 5e-324, 1e-300, 0.999])
+@pytest.mark.parametrize("storage", ["fixed", "float64"])
+def test_at_any_extreme_there_is_a_plan_or_a_refusal(algorithm, delta, storage):
+    """No overflow, no division by zero, no search without end: only a Plan or a PlanRefused."""
+    outcomes = set()
+    for rows, columns in ((1, 1), (10**12, 10**5)):
+        about = facts(storage, rows, columns, l2_units=4095 * 300)
+        for epsilon in EXTREMES:
+            for ridge, radius in ((0.0, 5e-324), (5e-324, 1e9), (1e9, 1e-200), (1e-9, 1e9)):
+                for parameters in ({}, {"clip": 1e-9}, {"clip": 1e9}, {"clip": 1.0, "steps": 1}):
+                    job = spec(
+                        algorithm,
+                        epsilon,
+                        delta,
+                        ridge=ridge,
+                        set={"radius": radius},
+                        parameters=parameters,
+                    )
+                    try:
+                        plan(job, about)
+                        outcomes.add("planned")
+                    except PlanRefused:
+                        outcomes.add("refused")
+    assert outcomes == {"planned", "refused"}
