@@ -1,0 +1,127 @@
+"""What the sources may not contain: another generator, an import against the arrow, fast maths."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for room in ("service", "workers")
+    for path in (ROOT / room).rglob("*.py")
+)
+GENERATORS = {
+    *("random", "_random", "numpy.random", "numba.np.random", "numba.cuda.random", "uuid"),
+    *("os.urandom", "os.getrandom", "posix.urandom", "ssl.RAND_bytes"),
+}
+COMPOSITION_ROOT = ("service/cli.py", "workers.celery_app")  # `epsilond worker` starts the worker
+
+
+def names(tree: ast.AST) -> set[str]:
+    """Every dotted name that a module imports or reads, with `import a.b as c` resolved."""
+    alias: dict[str, str] = {}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for item in node.names:
+                found.add(item.name)
+                alias[item.asname or item.name.split(".")[0]] = (
+                    item.name if item.asname else item.name.split(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for item in node.names:
+                found |= {node.module, f"{node.module}.{item.name}"}
+                alias[item.asname or item.name] = f"{node.module}.{item.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            first, *rest = ast.unparse(node).split(".")
+            if first in alias:
+                found.add(".".join([alias[first], *rest]))
+    return found
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def faults(path: str, source: str) -> list[str]:
+    tree = ast.parse(source)
+    out = []
+    for name in sorted(names(tree)):
+        if any(within(name, generator) for generator in GENERATORS):
+            out.append(f"another generator: {name}")
+        if within(name, "secrets") and path.startswith("workers/"):
+            out.append("workers draw only from the job's key")
+        if within(name, "workers.randomness.Stream") and path != "workers/samplers.py":
+            out.append("streams come from Randomness, by address")
+        if path.startswith("service/"):
+            if within(name, "numba") or within(name, "llvmlite"):
+                out.append(f"service imports {name}")
+            if within(name, "workers") and not (
+                path == COMPOSITION_ROOT[0] and within(name, COMPOSITION_ROOT[1])
+            ):
+                out.append(f"service imports {name}")
+        if within(name, "importlib") and path.startswith("workers/"):
+            out.append("an import that cannot be checked")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg in ("fastmath", "error_model"):
+            out.append(f"{node.arg} changes what a kernel computes")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "eval", "exec"):
+            out.append(f"{ast.unparse(node.func)} cannot be checked")
+    return out
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_source_draws_and_imports_only_what_it_may(path):
+    assert faults(path, (ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("workers/a.py", "import random"),
+        ("workers/a.py", "from random import gauss"),
+        ("workers/a.py", "import numpy as np\nnp.random.default_rng()"),
+        ("workers/a.py", "import numpy.random"),
+        ("workers/a.py", "from numpy import random as r"),
+        ("workers/a.py", "from numpy.random import default_rng"),
+        ("workers/a.py", "def f():\n    import numpy\n    return numpy.random.normal()"),
+        ("workers/a.py", "import os\nos.urandom(8)"),
+        ("workers/a.py", "from os import urandom as u"),
+        ("workers/a.py", "import secrets"),
+        ("workers/a.py", "from workers.randomness import Stream"),
+        ("workers/a.py", "__import__('random')"),
+        ("workers/kernels/a.py", "from numba import njit\n@njit(fastmath=True)\ndef f(): pass"),
+        ("workers/kernels/a.py", "import numba\nf = numba.njit(fastmath={'nnan'})(g)"),
+        ("service/a.py", "import uuid"),
+        ("service/a.py", "import os as o\nkey = o.urandom(32)"),
+        ("service/a.py", "from workers.data import NoisySums"),
+        ("service/a.py", "import workers"),
+        ("service/a.py", "def f():\n    from workers import execute"),
+        ("service/a.py", "import numba"),
+        ("service/cli.py", "from workers.execute import execute_one"),
+    ],
+)
+def test_the_check_above_sees(path, source):
+    assert faults(path, source) != []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("service/a.py", "import secrets\nsecrets.token_bytes(32)"),
+        ("workers/a.py", "from workers.randomness import Randomness"),
+        ("workers/a.py", "import numpy as np\nrandom = np.zeros(3)\nrandom.sum()"),
+    ],
+)
+def test_the_check_above_allows(path, source):
+    assert faults(path, source) == []
+
+
+def test_the_walk_reaches_every_room():
+    assert {
+        "service/planning/lattice.py",
+        "workers/samplers.py",
+        "workers/kernels/gradients.py",
+    } <= (set(FILES))
