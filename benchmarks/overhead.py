@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 from sqlalchemy import select
-from tests.harness import ENGINES, job, running
 
 from service.datasets.store import dataset_folder, open_arrays
 from service.planning.plan import Plan
 from service.tables import datasets, jobs
+from tests.harness import ENGINES, job, running
 from workers.data import NoisySums
 from workers.execute import RUNS
 from workers.progress import Progress

@@ -1,9 +1,9 @@
 """Fixtures: a fresh database of either kind, and one running service per engine."""
 
 import pytest
-from tests.harness import DATABASES, ENGINES, fresh_database, running
 
 from service.db import Database
+from tests.harness import DATABASES, ENGINES, fresh_database, running
 
 
 @pytest.fixture(params=DATABASES)

@@ -6,13 +6,13 @@ import json
 import pytest
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import DatabaseError
-from tests.jobs.test_lifecycle import Office
 
 from service.audit.chain import SIGNATURE_PREFIX
 from service.audit.verify import verify_chain
 from service.jobs.claim import open_data
 from service.planning.plan import canonical_json, sha256
 from service.tables import audit_records
+from tests.jobs.test_lifecycle import Office
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 from sqlalchemy import update
-from tests.harness import free_port, job, numbers, numeric_schema
 
 from service.planning.catalog import CATALOG
 from service.tables import accounts
+from tests.harness import free_port, job, numbers, numeric_schema
 
 
 def epsilond(*arguments, env=None, stdin=None, code=0):

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 from sqlalchemy import select
-from tests.harness import ENGINES, job, running, until
 
 from service.datasets.store import dataset_folder, open_arrays
 from service.ledger.check import check_ledger
 from service.planning.plan import Plan
 from service.tables import audit_records, datasets, entries, jobs, models
+from tests.harness import ENGINES, job, running, until
 from workers.data import NoisySums
 from workers.execute import RUNS
 from workers.progress import Progress

@@ -1,10 +1,10 @@
 """The committed OpenAPI document is the one that the application serves."""
 
 import yaml
-from tools.openapi import PATH, document
 
 from service.app import create_app
 from service.config import Settings
+from tools.openapi import PATH, document
 
 
 def test_openapi_yaml_is_current():

@@ -54,8 +54,8 @@ SCHEMA = {
 }
 COLUMNS = [column["name"] for column in SCHEMA["columns"]] + ["late"]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
-# Justified without data: a row has 8 parts, each scaled by 1/sqrt(8), so radius 20 lets one feature move
-# the log-odds by up to 20/sqrt(8) = 7, even odds to 1000:1. The planner derives steps and noise.
+# Justified without data: a row has 8 parts, each scaled by 1/sqrt(8), so radius 20 lets one feature
+# move the log-odds by up to 20/sqrt(8) = 7, even odds to 1000:1. The planner derives steps and noise.
 FIRST = {
     "algorithm": "gradient-descent",
     "loss": "logistic",

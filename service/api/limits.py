@@ -1,6 +1,7 @@
 """Around every request: an id that comes back in a header, and a bound on the body, counted as it
 arrives, so that nothing larger is ever held."""
 
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -45,10 +46,8 @@ class Limits:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
-        try:
+        with contextlib.suppress(BodyTooLarge):
             await self._app(scope, counted, labelled)
-        except BodyTooLarge:
-            pass
         if too_large is not None:
             problem, too_large = too_large, None
             await problem_response(problem, scope["path"])(scope, receive, labelled)

@@ -17,14 +17,8 @@ from typing import Any, Literal, cast
 from sqlalchemy import Connection, Row, insert, select, update
 
 from service.config import Settings
-from service.datasets.ingest import (
-    IngestCrashed,
-    IngestLimitError,
-    IngestRequest,
-    IngestResult,
-    ParseError,
-    run_ingest,
-)
+from service.datasets.ingest import IngestCrashed, IngestRequest, IngestResult, run_ingest
+from service.datasets.read import IngestLimitError, ParseError
 from service.datasets.schema import Schema
 from service.datasets.store import dataset_folder, delete_data, new_incoming, sweep
 from service.db import Database, new_id, now_ms

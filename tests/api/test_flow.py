@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.harness import job, numbers, until
 
 from service.audit.verify import verify_chain
 from service.client import ApiError
+from tests.harness import job, numbers, until
 
 
 @pytest.fixture(scope="module")
@@ -162,13 +162,9 @@ def test_an_analysts_share_is_enforced_beside_the_cap(service):
 def test_progress_is_seen_while_a_job_runs(service):
     scene = service.scene(rows=50_000)
     submitted = scene.analyst.submit(job(scene.dataset, parameters={"steps": 3000}))
-    seen = until(
-        lambda: (lambda v: v if v["state"] == "running" and v["data_opened"] else None)(
-            scene.analyst.job(submitted["id"])
-        ),
-        "the job's start",
-    )
-    assert seen["progress"]["steps_total"] == 3000
+    until(lambda: scene.analyst.job(submitted["id"])["data_opened"], "the job's start")
+    seen = scene.analyst.job(submitted["id"])
+    assert seen["state"] == "running" and seen["progress"]["steps_total"] == 3000
     assert scene.analyst.cancel(submitted["id"])["state"] in ("cancelling", "cancelled")
     assert scene.analyst.wait(submitted["id"])["state"] == "cancelled"
     budget = scene.analyst.budget(scene.dataset)

@@ -10,8 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from service.datasets import encode, ingest, store
-from service.datasets.ingest import IngestCrashed, IngestLimitError, IngestRequest, ParseError
+from service.datasets import encode, ingest, read, store
+from service.datasets.ingest import IngestCrashed, IngestRequest
+from service.datasets.read import IngestLimitError, ParseError
 from service.datasets.schema import Schema
 
 SCHEMA = {
@@ -91,7 +92,7 @@ def test_an_unbounded_column_is_stored_as_float64_without_scales(request_for, tm
 
 
 def test_the_shuffle_permutes_the_rows_and_keeps_labels_paired(request_for, tmp_path, monkeypatch):
-    monkeypatch.setattr(ingest, "BLOCK_CELLS", 50)
+    monkeypatch.setattr(read, "BLOCK_CELLS", 50)
     monkeypatch.setattr(store, "WINDOW_BYTES", 64)  # many windows, the last ones ragged
     n = 203
     schema = {
@@ -189,7 +190,7 @@ GOOD = "1,Bonn,a,1\n"
     ],
 )
 def test_a_csv_is_refused(content, row, column, reason, request_for, tmp_path, monkeypatch):
-    monkeypatch.setattr(ingest, "BLOCK_CELLS", 15)  # three rows: row numbers count across blocks
+    monkeypatch.setattr(read, "BLOCK_CELLS", 15)  # three rows: row numbers count across blocks
     with pytest.raises(ParseError) as refused:
         ingest.ingest(request_for(content))
     assert (refused.value.row, refused.value.column) == (row, column)
@@ -254,7 +255,7 @@ def test_the_mac_ignores_schema_shuffle_and_block_size(request_for, tmp_path, mo
                     {"name": "age", "kind": "ignored"}, {"name": "city", "kind": "ignored"}],
         "label": {"name": "y", "kind": "numeric", "lower": 0, "upper": 1},
     }  # fmt: skip
-    monkeypatch.setattr(ingest, "BLOCK_CELLS", 1)
+    monkeypatch.setattr(read, "BLOCK_CELLS", 1)
     assert content_mac(request_for(CSV, other, shuffle_key="ef" * 32), tmp_path) == expected
 
 

@@ -6,7 +6,6 @@ import time
 import numpy as np
 import pytest
 from sqlalchemy import insert, select, update
-from tests.harness import numeric_schema
 
 from service.api.auth import create_principal
 from service.config import Settings
@@ -22,6 +21,7 @@ from service.ledger.accounts import find_account, open_account
 from service.ledger.check import check_ledger
 from service.planning.spec import JobSpec
 from service.tables import audit_records, datasets, jobs, lineages, models
+from tests.harness import numeric_schema
 
 ROWS = 200
 

@@ -5,7 +5,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
-from tests.ledger.test_race import open_books
 
 from service.api.auth import create_principal
 from service.db import new_id, now_ms
@@ -16,6 +15,7 @@ from service.ledger.entries import append
 from service.ledger.reserve import AlreadyResolvedError, post, reserve, set_share, void
 from service.planning.conversion import budget_units
 from service.tables import accounts, entries, lineages
+from tests.ledger.test_race import open_books
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import time
 import pytest
 from sqlalchemy import MetaData, create_engine, make_url, select, update
 from sqlalchemy.exc import IntegrityError
-from tests.harness import DATABASES, fresh_database
 
 from service.api.auth import create_principal
 from service.db import Database, new_id, now_ms
 from service.ledger.accounts import open_account
 from service.ledger.check import check_ledger
 from service.tables import accounts, entries, lineages, metadata
+from tests.harness import DATABASES, fresh_database
 
 FITS, ATTEMPTS, PROCESSES = 300, 400, 4
 

@@ -1,0 +1,76 @@
+"""The keyed fingerprint by which data that is uploaded again is recognised."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.datasets import encode
+from service.datasets.read import Block
+
+
+class ContentMac:
+    """A keyed fingerprint of a file's content, the same for every arrangement of that content.
+
+    It serves to notice that data is uploaded again, which must not mint a second budget. So it
+    covers all columns of the file, ignored ones and the label too, and must not change with the
+    order of rows or columns, with quoting, with the spelling of a number, with the file format or
+    with the schema:
+
+        cell   a 64-bit word: the float64 of a cell that spells a number (one zero, one NaN, which
+               also stands for missing), else 64 bits of keyed BLAKE2b of its stripped text
+        row    keyed BLAKE2b-256 of the words in the order of the sorted column names; the words
+               have fixed width, so no two rows of different cells share an input by shifting
+        file   keyed BLAKE2b-256 of the sum of the rows' hashes mod 2^256, the number of rows and
+               the sorted column names
+
+    The sum makes a multiset hash (MSet-Add-Hash, Clarke et al. 2003): unlike xor it counts
+    repeated rows. Cells that share a word (integers beyond 2^53) err on the safe side: equal
+    MACs share a budget, they never create one. Without the key the MAC tells nothing of the data.
+    """
+
+    def __init__(self, key: bytes, file_names: Mapping[str, str]) -> None:
+        self._key = key
+        self._columns = sorted(file_names, key=file_names.__getitem__)
+        self._header = json.dumps(sorted(file_names.values())).encode()
+        self._sum = self._rows = 0
+
+    def add(self, block: Block) -> None:
+        n, width = len(block[self._columns[0]]), 8 * len(self._columns)
+        words = np.empty((n, len(self._columns)), dtype="<u8")
+        for j, name in enumerate(self._columns):
+            words[:, j] = self._words(block[name])
+        rows, key = memoryview(words.tobytes()), self._key
+        self._rows += n
+        for start in range(0, n * width, width):
+            row = hashlib.blake2b(
+                rows[start : start + width], digest_size=32, key=key, person=b"row"
+            )
+            self._sum += int.from_bytes(row.digest(), "little")
+        self._sum %= 1 << 256
+
+    def hexdigest(self) -> str:
+        content = self._sum.to_bytes(32, "little") + self._rows.to_bytes(8, "little") + self._header
+        return hashlib.blake2b(content, digest_size=32, key=self._key, person=b"file").hexdigest()
+
+    def _words(self, values: NDArray[Any]) -> NDArray[np.uint64]:
+        if values.dtype.kind in "iuf":
+            numbers = values.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+            numbers[np.isnan(numbers)] = np.nan
+            return numbers.view(np.uint64)
+        cells = (
+            list(map(repr, values.tolist())) if values.dtype.kind == "b" else encode.texts(values)
+        )
+        table = {cell: self._word(cell) for cell in set(cells)}
+        return np.fromiter(map(table.__getitem__, cells), np.uint64, len(cells))
+
+    def _word(self, cell: str) -> int:
+        number = encode.parse_number(cell)
+        if number is not None:
+            return int(self._words(np.array([number]))[0])
+        text = cell.strip().encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(text, digest_size=8, key=self._key, person=b"text")
+        return int.from_bytes(digest.digest(), "little")

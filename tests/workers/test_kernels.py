@@ -1,0 +1,247 @@
+"""The kernels: equal to a plain reference, and no record can add more than the Plan's bound."""
+
+from math import exp, inf, isqrt, nan, trunc
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import workers.data
+from tests.planning.cases import facts, planned
+from workers.data import NoisySums, read_only
+from workers.kernels.gradients import add_fixed, add_float
+from workers.kernels.losses import CODES, LOGISTIC, SQUARED, derivative
+from workers.kernels.projections import project_l2
+from workers.randomness import Randomness
+
+BOUNDS = (1, 2, 3, 100, 32767, 2**30)
+
+
+def fixed_sum(x, y, weights, loss, scale, bound):
+    """What add_fixed adds to zero."""
+    total = np.zeros(x.shape[1], dtype=np.int64)
+    add_fixed(total, read_only(x.astype(np.int16)), read_only(y), weights, loss, scale, bound)
+    return [int(t) for t in total]
+
+
+def float_sum(x, y, weights, loss, clip, bound, use_l1):
+    total = np.zeros(x.shape[1], dtype=np.int64)
+    add_float(total, read_only(x), read_only(y), weights, loss, clip, bound, use_l1)
+    return [int(t) for t in total]
+
+
+def slope(loss, margin, y):
+    return -y / (1 + exp(y * margin)) if loss == LOGISTIC else margin - y
+
+
+def size(vector, use_l1):
+    """A norm that is compared with `bound`: l1, or l2 rounded up, in Python's integers."""
+    if use_l1:
+        return sum(abs(v) for v in vector)
+    squares = sum(v * v for v in vector)
+    return isqrt(squares - 1) + 1 if squares else 0
+
+
+# --- equal to a reference -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", CODES.values(), ids=CODES)
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (50, 3), (300, 17)])
+def test_the_fixed_kernel_is_the_sum_of_integer_multiples(loss, rows, columns):
+    rng = np.random.default_rng(rows)
+    x = rng.integers(-4095, 4096, size=(rows, columns))
+    y, w = rng.choice([-1.0, 1.0], rows), rng.normal(size=columns) / 4095
+    expected = [0] * columns
+    for row, label in zip(x.tolist(), y.tolist(), strict=True):
+        margin = 0.0
+        for entry, weight in zip(row, w.tolist(), strict=True):
+            margin += entry * weight
+        q = max(-1000, min(1000, round(slope(loss, margin, label) * 700.0)))
+        expected = [t + q * entry for t, entry in zip(expected, row, strict=True)]
+    assert fixed_sum(x, y, w, loss, 700.0, 1000) == expected
+
+
+@pytest.mark.parametrize("use_l1", [False, True])
+@pytest.mark.parametrize("loss", CODES.values(), ids=CODES)
+@pytest.mark.parametrize("clip", [0.01, 1.0, 100.0])
+def test_the_float_kernel_is_the_sum_of_clipped_and_truncated_gradients(loss, clip, use_l1):
+    rng = np.random.default_rng(3)
+    x, y, w = rng.normal(size=(60, 5)) * 3, rng.choice([-1.0, 1.0], 60), rng.normal(size=5)
+    bound, expected = 2**20, [0] * 5
+    for row, label in zip(x.tolist(), y.tolist(), strict=True):
+        margin = 0.0
+        for entry, weight in zip(row, w.tolist(), strict=True):
+            margin += entry * weight
+        gradient = [slope(loss, margin, label) * entry for entry in row]
+        norm = sum(map(abs, gradient)) if use_l1 else sum(g * g for g in gradient) ** 0.5
+        units = [trunc(g * min(1.0, clip / norm) / clip * bound) for g in gradient]
+        expected = [t + v for t, v in zip(expected, units, strict=True)]
+    # the kernel scales in another order, so a truncation may fall one unit to the other side
+    got = float_sum(x, y, w, loss, clip, bound, use_l1)
+    assert max(abs(g - e) for g, e in zip(got, expected, strict=True)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("row", "clip", "bound", "units"),
+    [
+        ([3.0, 4.0], 5.0, 10, [6, 8]),  # on the clip
+        ([3.0, 4.0], 50.0, 100, [6, 8]),  # below it
+        ([30.0, 40.0], 5.0, 10, [6, 8]),  # above it
+        ([3e300, 4e300], 5.0, 10, [6, 8]),
+        ([0.0, 1e-320], 5.0, 10, [0, 0]),
+        ([1.0, 0.0], 1.0, 1, [1, 0]),
+        ([1.0, 1.0], 1.0, 1, [0, 0]),  # (0.7, 0.7) is cut to zero, not rounded to (1, 1)
+        ([-7.0, 0.0], 7.0, 2**30, [-(2**30), 0]),
+    ],
+)
+def test_a_gradient_in_units(row, clip, bound, units):
+    """Squared loss at w = 0 and y = -1 has slope 1: the gradient is the row."""
+    got = float_sum(np.array([row]), np.array([-1.0]), np.zeros(2), SQUARED, clip, bound, False)
+    assert got == units
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=6), st.floats(0.1, 1e4))
+def test_a_gradient_below_the_clip_is_off_by_less_than_one_unit(row, clip):
+    got = float_sum(
+        np.array([row]), np.array([-1.0]), np.zeros(len(row)), SQUARED, clip, 2**20, False
+    )
+    if np.linalg.norm(row) <= clip * (1 - 1e-9):
+        for g, entry in zip(got, row, strict=True):
+            assert abs(g) <= abs(entry) / clip * 2**20 * (1 + 1e-8)
+            assert abs(g - entry / clip * 2**20) < 1.01
+
+
+# --- the order of rows and the size of blocks -------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [None, 0.0], ids=["l2", "l1"])
+@pytest.mark.parametrize("storage", ["fixed", "float64"])
+def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(storage, delta, monkeypatch):
+    rng = np.random.default_rng(1)
+    made = planned("gradient-descent", facts(storage, 200, 6), 1.0, delta)
+    x = rng.integers(-1600, 1600, (200, 6)).astype(np.int16)
+    x = x if storage == "fixed" else x.astype(np.float64) * 10.0 ** rng.uniform(-9, 9, (200, 1))
+    y, w = rng.choice([-1.0, 1.0], 200), rng.normal(size=6)
+    sums = set()
+    for block in (1, 7, 64, 8192):
+        monkeypatch.setattr(workers.data, "BLOCK_ROWS", block)
+        for order in (np.arange(200), np.arange(200)[::-1], rng.permutation(200)):
+            noisy = NoisySums(made, x[order], y[order], Randomness(bytes(32), ""))
+            sums.add(tuple(noisy.exact_sum(w, 0, 200).tolist()))
+            parts = [noisy.exact_sum(w, low, low + 50) for low in (0, 50, 100, 150)]
+            sums.add(tuple(sum(parts).tolist()))
+    assert len(sums) == 1 and any(next(iter(sums)))
+
+
+# --- no record adds more than the bound ----------------------------------------------------------------
+
+anything = st.floats(width=64) | st.sampled_from(
+    [0.0, -0.0, nan, inf, -inf, 1e300, -1e300, 1.7e308, 5e-324, -5e-324, 2.3e-308, 1.0, -1.0]
+)
+rows = st.integers(1, 6).flatmap(
+    lambda d: st.tuples(*[st.lists(anything, min_size=d, max_size=d)] * 2)
+)
+losses = st.sampled_from([LOGISTIC, SQUARED])
+NASTY = [1.7e308, 1e300, -1.7e308, 5e-324]
+
+
+@given(
+    rows,
+    anything,
+    losses,
+    st.floats(1e-9, 1e9),
+    st.sampled_from(BOUNDS),
+    st.booleans(),
+)
+@example((NASTY, [0.0] * 4), 1.0, SQUARED, 1e-9, 2**30, False)
+@example((NASTY, [0.0] * 4), 1.0, LOGISTIC, 1e9, 2**30, True)
+@example((NASTY, [nan] * 4), 1.0, SQUARED, 1.0, 2**30, False)
+@example(([1.0, nan], [1.0, 1.0]), 1.0, SQUARED, 1.0, 3, False)
+@example(([inf], [0.0]), 1.0, SQUARED, 1.0, 3, False)
+@example(([5e-324] * 3, [0.0] * 3), -1.7e308, SQUARED, 1e-9, 2**30, True)
+@example(([1.0] * 6, [0.0] * 6), -1.0, SQUARED, 1.0, 2**30, False)
+def test_no_float_row_exceeds_the_bound_in_exact_integers(
+    row_and_weights, y, loss, clip, bound, l1
+):
+    row, weights = map(np.array, row_and_weights)
+    got = float_sum(row[None, :], np.array([y]), weights, loss, clip, bound, l1)
+    assert size(got, l1) <= bound
+    if not np.isfinite(row).all() or np.isnan(y):
+        assert not any(got)
+
+
+@pytest.mark.parametrize("use_l1", [False, True])
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_no_clipped_row_exceeds_the_bound_and_most_come_near(bound, use_l1):
+    """Rows far above the clip, where every rounding is tempted to overshoot."""
+    rng = np.random.default_rng(11)
+    sizes = []
+    for columns in (1, 2, 3, 5, 50, 1000):
+        for _ in range(60):
+            row = rng.normal(size=columns) * 10.0 ** rng.uniform(-3, 300)
+            y = np.array([float(rng.choice([-1, 1]))])
+            got = float_sum(row[None], y, np.zeros(columns), SQUARED, 1e-9, bound, use_l1)
+            sizes.append(size(got, use_l1))
+    assert max(sizes) == bound
+    if bound == 2**30:
+        assert min(sizes) > bound * (1 - 1e-5)
+
+
+@given(
+    rows,
+    anything,
+    losses,
+    anything,
+    st.sampled_from(BOUNDS[:-1]),
+)
+@example(([1.0], [1e300]), 0.0, SQUARED, 1e300, 32767)
+@example(([1.0], [nan]), 0.0, SQUARED, 1.0, 32767)
+@example(([1.0], [0.0]), 0.0, SQUARED, inf, 32767)
+@example(([1.0], [0.0]), -1.0, SQUARED, 32766.5000001, 32766)
+def test_no_fixed_row_is_multiplied_by_more_than_the_bound(row_and_weights, y, loss, scale, bound):
+    columns = len(row_and_weights[0])
+    x = np.array([[1, -1, 4095, -4095, 0, 7][:columns]])
+    got = fixed_sum(x, np.array([y]), np.array(row_and_weights[1]), loss, scale, bound)
+    q = got[0]
+    assert abs(q) <= bound
+    assert got == [q * int(entry) for entry in x[0]]
+
+
+@pytest.mark.parametrize(
+    ("loss", "margin", "y", "value"),
+    [
+        (LOGISTIC, 0.0, 1.0, -0.5),
+        (LOGISTIC, 0.0, -1.0, 0.5),
+        (LOGISTIC, 1e300, 1.0, 0.0),
+        (LOGISTIC, -1e300, 1.0, -1.0),
+        (LOGISTIC, 1e300, -1.0, 1.0),
+        (LOGISTIC, inf, 1.0, 0.0),
+        (LOGISTIC, -inf, 1.0, -1.0),
+        (SQUARED, 3.0, 1.0, 2.0),
+        (SQUARED, -inf, 1.0, -inf),
+    ],
+)
+def test_a_derivative(loss, margin, y, value):
+    assert derivative(loss, margin, y) == value
+
+
+@given(st.floats(allow_nan=False), st.sampled_from([-1.0, 1.0]))
+def test_the_logistic_derivative_never_leaves_its_range(margin, y):
+    assert 0 <= -y * derivative(LOGISTIC, margin, y) <= 1
+
+
+@given(st.floats(-1e6, 1e6), st.sampled_from([-1.0, 1.0]), st.sampled_from(BOUNDS[:-1]))
+def test_a_quantised_derivative_is_the_nearest_or_the_bound(margin, y, bound):
+    (q,) = fixed_sum(np.array([[1]]), np.array([y]), np.array([margin]), SQUARED, 10.0, bound)
+    exact = (margin - y) * 10
+    assert q == max(-bound, min(bound, round(exact)))
+
+
+@given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=5), st.floats(1e-9, 1e9))
+def test_a_projection_ends_in_the_ball_and_moves_nothing_inside_it(w, radius):
+    w = np.array(w)
+    inside = project_l2(w, radius)
+    assert np.linalg.norm(inside) <= radius * (1 + 1e-12)
+    if np.linalg.norm(w) <= radius:
+        assert np.array_equal(inside, w)
