@@ -13,6 +13,7 @@ from service.api.problems import RESPONSES, ProblemShape, install
 from service.config import Settings
 from service.datasets.upload import sweep_unused
 from service.db import Database
+from service.identity import check_identity
 from service.jobs.embedded import EmbeddedWorkers
 from service.jobs.hints import celery_hint
 from service.jobs.reap import Loop
@@ -28,6 +29,7 @@ def create_app(settings: Settings) -> FastAPI:
         db = Database(settings.url)
         workers = EmbeddedWorkers(settings) if settings.engine == "embedded" else None
         hint = workers.hint if workers is not None else celery_hint(settings)
+        check_identity(db, settings)
         app.state.context = Context(settings=settings, db=db, hint=hint)
         sweep_unused(db, settings)
         loop = Loop(db, settings, hint)

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, Self
 
 import httpx
@@ -142,9 +143,12 @@ class Client:
     def ledger(self, dataset: str) -> list[JSON]:
         return list(self.pages(f"/v1/datasets/{dataset}/ledger", cursor="seq"))
 
-    def grant(self, dataset: str, principal: str, epsilon_cap: float | None = None) -> JSON:
-        path = f"/v1/datasets/{dataset}/grants/{principal}"
-        return self.request("PUT", path, json={"epsilon_cap": epsilon_cap})
+    def grant(
+        self, dataset: str, principal: str, epsilon_cap: float | EllipsisType | None = ...
+    ) -> JSON:
+        """Without `epsilon_cap` an earlier share stays as it is; None lifts it."""
+        body = {} if epsilon_cap is ... else {"epsilon_cap": epsilon_cap}
+        return self.request("PUT", f"/v1/datasets/{dataset}/grants/{principal}", json=body)
 
     def grants(self, dataset: str) -> list[JSON]:
         return list(self.pages(f"/v1/datasets/{dataset}/grants"))

@@ -12,7 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, create_engine, event
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Engine,
+    Row,
+    Table,
+    create_engine,
+    event,
+    select,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -42,9 +51,14 @@ class Database:
             self._writer = _sqlite_engine(url, "BEGIN IMMEDIATE", pool_size)
             self._reader = _sqlite_engine(url, "BEGIN", pool_size)
         else:
-            self._writer = self._reader = create_engine(
-                url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True
+            self._writer = create_engine(
+                url,
+                pool_size=pool_size,
+                max_overflow=pool_size,
+                pool_pre_ping=True,
+                hide_parameters=True,
             )
+            self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ")
 
     @property
     def engine(self) -> Engine:
@@ -70,6 +84,7 @@ def _sqlite_engine(url: str, begin: str, pool_size: int) -> Engine:
         url,
         pool_size=pool_size,
         max_overflow=pool_size,
+        hide_parameters=True,
         connect_args={"timeout": 60, "isolation_level": None, "check_same_thread": False},
     )
 
@@ -106,6 +121,14 @@ def migrate(url: str) -> None:
     config.set_main_option("script_location", str(migrations_folder()))
     config.attributes["url"] = url
     command.upgrade(config, "head")
+
+
+def lock(connection: Connection, table: Table, id_: str) -> Row[Any]:
+    """A row by id, locked until the transaction ends. FOR NO KEY UPDATE: inserting rows that refer
+    to it does not wait for it. Transactions that lock several rows take them in the order principal,
+    lineage, job, dataset, account, so that none waits in a circle."""
+    query = select(table).where(table.c.id == id_).with_for_update(key_share=True)
+    return connection.execute(query).one()
 
 
 def new_id(prefix: str) -> str:

@@ -4,6 +4,7 @@ The master key wraps each job's noise key and derives the key of content hashes;
 audit records. Both come from the environment, or from files that only this user can read.
 """
 
+import hmac
 import os
 import secrets
 from dataclasses import dataclass
@@ -36,6 +37,15 @@ class Keys:
         return HKDF(hashes.SHA256(), 32, salt=None, info=f"epsilond/{purpose}".encode()).derive(
             self.master
         )
+
+    def commitment(self, dataset_id: str, content_mac: str) -> str:
+        """What a dataset's records commit to: its content, under a key that nobody can query.
+
+        Never the content hash itself. Any owner can have the hash of a table of their choice made,
+        and an analyst who knows all records but one would compare candidates with it.
+        """
+        message = f"{dataset_id}\n{content_mac}".encode()
+        return hmac.digest(self.derive("commitment"), message, "sha256").hex()
 
     def public_hex(self) -> str:
         return self.signing.public_key().public_bytes_raw().hex()

@@ -58,6 +58,14 @@ api_keys = Table(
     Column("revoked_ms", BigInteger),
 )
 
+# What ties this database to its data folder and its master key; see service/identity.py.
+identity = Table(
+    "identity",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("value", String(64), nullable=False),
+)
+
 # The people whose records these are. Every dataset of a lineage spends from its one account.
 lineages = Table(
     "lineages",

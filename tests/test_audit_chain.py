@@ -11,7 +11,7 @@ from service.audit.chain import SIGNATURE_PREFIX
 from service.audit.verify import verify_chain
 from service.jobs.claim import open_data
 from service.planning.plan import canonical_json, sha256
-from service.tables import audit_records
+from service.tables import audit_records, datasets
 from tests.jobs.test_lifecycle import Office
 
 
@@ -76,20 +76,33 @@ def test_an_untouched_chain_verifies(office, chain):
         (set_schedule, "gives another Plan"),
         (set_claim, "exceed the (epsilon, delta)"),
         (lambda b: b["charge"].update(units=0), "not the Plan's price"),
-        (lambda b: b["account"]["terms"].update(order=2), "other terms"),
+        (lambda b: b["account"]["terms"].update(order=2), "priced on other terms"),
         (lambda b: b["account"].update(posted_units=0), "below the sum"),
         (lambda b: b.update(plan_digest="0" * 64), "digest does not match"),
         (lambda b: b.update(seq=7), "does not follow"),
         (lambda b: b["plan"].pop("release"), "cannot be read"),
+        (
+            lambda b: b["account"].update(posted_units=b["account"]["cap_units"] + 1),
+            "beyond its cap",
+        ),
+        (
+            lambda b: b["account"].update(cap_units=b["account"]["ceiling_units"] + 1),
+            "beyond its cap",
+        ),
+        (lambda b: b["account"].update(ceiling_units=10**15), "not those of its ceiling"),
+        (lambda b: b["account"].update(epsilon=2.0), "not those of its ceiling"),
+        (lambda b: b["account"].update(id="acc_other"), "account is another"),
+        (lambda b: b.update(data_commitment="0" * 64), "other data"),
+        (lambda b: b.update(dataset="ds_other"), "another dataset"),
     ],
 )
 def test_a_changed_record_is_found_even_when_signed_again(office, chain, change, says):
     key = office.settings.keys.public_hex()
     unsigned = copy.deepcopy(chain)
     change(unsigned[1]["body"])
-    found = verify_chain(unsigned, key)
-    assert any("record 2: its hash" in line for line in found)
-    assert any("record 2: its signature" in line for line in found)
+    assert "record 2: its hash does not match" in verify_chain(unsigned, key)
+    unsigned[1]["hash"] = sha256(canonical_json(unsigned[1]["body"]))
+    assert "record 2: its signature does not verify" in verify_chain(unsigned, key)
     resign(office, unsigned[1])
     assert any(says in line for line in verify_chain(unsigned, key)), verify_chain(unsigned, key)
 
@@ -106,6 +119,44 @@ def test_a_changed_record_is_found_even_when_signed_again(office, chain, change,
 def test_a_removed_moved_or_repeated_record_is_found(office, chain, damage):
     found = verify_chain(damage(chain), office.settings.keys.public_hex())
     assert any("does not follow" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None,
+        7,
+        "text",
+        [],
+        {},
+        {"body": {}},
+        {"body": {}, "hash": 1, "signature": "zz"},
+        {"body": {"a": float("nan")}, "hash": "", "signature": ""},
+        {"body": None, "hash": "x", "signature": "00"},
+    ],
+)
+def test_a_malformed_record_is_a_finding_not_a_crash(office, item):
+    found = verify_chain([item], office.settings.keys.public_hex())
+    assert len(found) == 1 and found[0].startswith("record 1: ")
+    assert verify_chain([item], "not a key") == ["the public key is not 64 hexadecimal digits"]
+
+
+def test_a_published_job_is_not_published_again(office, chain):
+    repeated = copy.deepcopy(chain)
+    repeated[2]["body"]["job"] = repeated[0]["body"]["job"]
+    resign(office, repeated[2])
+    found = verify_chain(repeated, office.settings.keys.public_hex())
+    assert found == ["record 3: its job has published before"]
+
+
+def test_the_commitment_is_not_the_content_hash_and_differs_by_dataset(office, chain):
+    """Else any owner could have candidate tables hashed and compare: see Keys.commitment."""
+    with office.db.read() as connection:
+        mac = connection.execute(select(datasets.c.content_mac)).scalar_one()
+    published = chain[0]["body"]["data_commitment"]
+    keys = office.settings.keys
+    assert published != mac and published == keys.commitment(office.dataset, mac)
+    assert published != keys.commitment("ds_other", mac)
 
 
 def test_a_chain_restored_from_an_old_backup_lacks_the_head_somebody_holds(office, chain):

@@ -7,6 +7,7 @@ from celery.signals import worker_process_init, worker_ready, worker_shutdown
 
 from service.config import Settings
 from service.db import Database
+from service.identity import check_identity
 from service.jobs.hints import TASK, celery_app, celery_hint
 from service.jobs.reap import Loop
 from workers.execute import execute_one
@@ -22,6 +23,7 @@ def _start_child(**kwargs: Any) -> None:
     """In the child, never in the parent: connections and numba's threads do not survive a fork."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     _state["db"] = Database(settings.url, pool_size=2)
+    check_identity(_state["db"], settings)
     warm()
 
 

@@ -21,6 +21,10 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+class WrongDataError(ValueError):
+    """The arrays are not those that the Plan was made for."""
+
+
 class NoisySums:
     """The one door through which anything leaves the data: clipped gradient sums plus noise.
 
@@ -31,7 +35,11 @@ class NoisySums:
     def __init__(
         self, plan: Plan, x: NDArray[np.generic], y: NDArray[np.float64], randomness: Randomness
     ) -> None:
-        assert x.shape == (plan.facts.rows, plan.facts.columns) and y.shape == (plan.facts.rows,)
+        facts = plan.facts
+        # unbounded rows, for one, must never meet the kernel that trusts a row's norm
+        dtype = np.int16 if facts.storage == "fixed" else np.float64
+        if x.shape != (facts.rows, facts.columns) or y.shape != (facts.rows,) or x.dtype != dtype:
+            raise WrongDataError
         self._plan, self._randomness = plan, randomness
         self._x, self._y = read_only(x), read_only(y)
         self._released = 0

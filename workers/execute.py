@@ -3,6 +3,7 @@
 import logging
 import platform
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Row, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from service import __version__
 from service.config import Settings
@@ -45,7 +46,7 @@ def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> 
         job = claim(connection, settings.lease_seconds, job_id)
     if job is None:
         return False
-    progress = Progress()
+    progress = Progress(settings.job_seconds_max)
     try:
         with _lease(db, settings, job, progress):
             _run(db, settings, job, progress)
@@ -76,9 +77,16 @@ def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) ->
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
     weights = RUNS[plan.algorithm](plan, NoisySums(plan, x, y, randomness), progress)
     card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights.tolist())
-    with db.write() as connection:
-        if publish(connection, settings.keys, job.id, job.fence, card, software()):
-            log.info("job %s succeeded", job.id)
+    for patience_seconds in (0.1, 0.4, 1.6, 6.4, None):
+        try:
+            with db.write() as connection:
+                published = publish(connection, settings.keys, job.id, job.fence, card, software())
+            break
+        except OperationalError:  # the result is here, only the database is not: ask it again
+            if patience_seconds is None:
+                raise
+            time.sleep(patience_seconds)
+    log.info("job %s: %s", job.id, "succeeded" if published else "not ours to publish")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.config import Settings
 from service.db import Database
+from service.identity import check_identity
 from service.jobs.reap import Loop
 from workers.execute import execute_one
 from workers.warm import warm
@@ -21,6 +22,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     settings = Settings()
     db = Database(settings.url, pool_size=2)
+    check_identity(db, settings)
     warm()
     wake = threading.Event()
     threading.Thread(target=_listen, args=(wake,), daemon=True).start()

@@ -40,7 +40,8 @@ def _sample(fill, stream: Stream, count: int, bits: int, words_each: int) -> NDA
     It stops in front of the sample it could not finish, and starts that sample again from its first
     word: what was read stays what it was, so nothing is conditioned on how long a sample took.
     """
-    assert 1 <= bits <= 62
+    if not 1 <= bits <= 62:
+        raise ValueError("bits out of range")
     out = np.empty(count, dtype=np.int64)
     done, digits = 0, 2
     words = stream.words(words_each * count + 64)

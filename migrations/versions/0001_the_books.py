@@ -14,6 +14,12 @@ APPEND_ONLY = ("entries", "audit_records")
 
 def upgrade() -> None:
     op.create_table(
+        "identity",
+        sa.Column("name", sa.String(length=40), nullable=False),
+        sa.Column("value", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_identity")),
+    )
+    op.create_table(
         "principals",
         sa.Column("id", sa.String(length=40), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),

@@ -1,14 +1,14 @@
 """The audit chain and the key that signs it."""
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from sqlalchemy import Row, select
 
 from service.api.auth import Me, visible_dataset
 from service.api.context import Ctx
-from service.api.pages import Limit, Page, by_number
+from service.api.pages import AfterNumber, Limit, Page, by_number
 from service.api.shapes import PublicKeyShape, RecordShape
 from service.tables import audit_records
 
@@ -25,7 +25,7 @@ def list_records(
     me: Me,
     dataset_id: str,
     limit: Limit = 100,
-    starting_after: Annotated[int, Query(ge=0, description="The last seq before.")] = 0,
+    starting_after: AfterNumber = 0,
 ) -> Any:
     """The dataset's chain of signed records, in order: what `epsilond verify` reads."""
     with ctx.db.read() as connection:

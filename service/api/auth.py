@@ -28,7 +28,7 @@ class Caller:
     id: str
     name: str
     role: str
-    key_id: str
+    expires_ms: int | None
 
     def need(self, *roles: str) -> None:
         if self.role not in roles:
@@ -53,7 +53,7 @@ def _caller(
         raise Unauthenticated("the key is not known.")
     if row.revoked_ms is not None or (row.expires_ms is not None and row.expires_ms <= row.now):
         raise Unauthenticated("the key has expired or was revoked.")
-    return Caller(id=row.principal_id, name=row.name, role=row.role, key_id=row.id)
+    return Caller(id=row.principal_id, name=row.name, role=row.role, expires_ms=row.expires_ms)
 
 
 Me = Annotated[Caller, Depends(_caller)]
@@ -64,9 +64,14 @@ def key_hash(key: str) -> str:
 
 
 def create_key(
-    connection: Connection, principal_id: str, expires_days: int | None
+    connection: Connection,
+    principal_id: str,
+    expires_days: int | None = None,
+    latest_ms: int | None = None,
 ) -> tuple[str, str]:
     """A new key for a principal: its id, and the secret that is shown once and never stored."""
+    now: int = connection.execute(select(now_ms())).scalar_one()
+    ends = [latest_ms, None if expires_days is None else now + expires_days * 86_400_000]
     key_id, prefix = new_id("key"), secrets.token_hex(6)
     key = f"eps_{prefix}_{secrets.token_hex(32)}"
     connection.execute(
@@ -75,8 +80,8 @@ def create_key(
             principal_id=principal_id,
             prefix=prefix,
             hash=key_hash(key),
-            created_ms=now_ms(),
-            expires_ms=None if expires_days is None else now_ms() + expires_days * 86_400_000,
+            created_ms=now,
+            expires_ms=min((end for end in ends if end is not None), default=None),
         )
     )
     return key_id, key

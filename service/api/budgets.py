@@ -1,15 +1,15 @@
 """A dataset's budget and the ledger behind it."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from sqlalchemy import select
 
 from service.api.auth import Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
-from service.api.pages import Limit, Page, by_number
+from service.api.pages import AfterNumber, Limit, Page, by_number
 from service.api.shapes import BudgetRequest, BudgetShape, EntryShape
-from service.db import iso
+from service.db import iso, lock
 from service.errors import BudgetNotSet, DatasetNotReady
 from service.ledger.accounts import find_account, open_account
 from service.tables import entries, lineages
@@ -26,9 +26,7 @@ def set_budget(ctx: Ctx, me: Me, dataset_id: str, request: BudgetRequest) -> Any
             raise DatasetNotReady(
                 "upload its data first: identical data shares one account, whatever it is called."
             )
-        connection.execute(
-            select(lineages.c.id).where(lineages.c.id == row.lineage_id).with_for_update()
-        ).one()
+        lock(connection, lineages, row.lineage_id)
         account = open_account(
             connection,
             lineage_id=row.lineage_id,
@@ -55,7 +53,7 @@ def list_ledger(
     me: Me,
     dataset_id: str,
     limit: Limit = 100,
-    starting_after: Annotated[int, Query(ge=0, description="The last seq before.")] = 0,
+    starting_after: AfterNumber = 0,
 ) -> Any:
     """Every entry of the account that this dataset spends from, in order."""
     with ctx.db.read() as connection:

@@ -1,9 +1,10 @@
 """What every request needs: settings, database, and the way to hint at a new job."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
+from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from service.config import Settings
@@ -18,6 +19,8 @@ class Context:
     settings: Settings
     db: Database
     hint: Hint
+    # encoding an upload takes a core for seconds: two at a time, whoever else is waiting
+    ingestions: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
 
     def try_hint(self, job_id: str) -> None:
         """The job is safe in the database; a broker that is down only delays it."""

@@ -1,19 +1,26 @@
 """Datasets: declare, upload, list, grant, delete the data."""
 
-import asyncio
 import json
+from functools import partial
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
-from service.api.shapes import DatasetRequest, DatasetShape, GrantRequest, GrantShape
+from service.api.shapes import (
+    DatasetRequest,
+    DatasetShape,
+    DatasetSummary,
+    GrantRequest,
+    GrantShape,
+)
 from service.datasets.schema import Schema
 from service.datasets.upload import delete_dataset_data, finish_upload, receive
-from service.db import iso, new_id, now_ms
+from service.db import iso, lock, new_id, now_ms
 from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
 from service.ledger.accounts import find_account
 from service.ledger.reserve import set_share
@@ -31,11 +38,12 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
         "id": row.id,
         "name": row.name,
         "owner": row.owner_id,
-        "lineage": row.lineage_id,
+        "lineage": None if me.role == "analyst" else row.lineage_id,
         "state": row.state,
         "schema": schema,
         "rows": None if row.facts is None else json.loads(row.facts)["rows"],
         "features": list(schema.feature_names),
+        "columns": schema.width,
         "storage": schema.storage,
         "audit_length": row.chain_length,
         "audit_head": row.chain_head,
@@ -77,7 +85,7 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
         return dataset_view(connection, me, owned_dataset(connection, me, dataset_id))
 
 
-@router.get("/datasets", response_model=Page[DatasetShape])
+@router.get("/datasets", response_model=Page[DatasetSummary])
 def list_datasets(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = None) -> Any:
     query = select(datasets)
     if me.role not in ("admin", "auditor"):
@@ -120,10 +128,13 @@ async def upload_data(
         with ctx.db.read() as connection:
             return owned_dataset(connection, me, dataset_id)
 
-    row = await asyncio.to_thread(begin)
+    row = await to_thread.run_sync(begin)
     path = await receive(ctx.settings, row, request.stream())
-    await asyncio.to_thread(finish_upload, ctx.db, ctx.settings, row, path, FORMATS[media])
-    return await asyncio.to_thread(get_dataset, ctx, me, dataset_id)
+    await to_thread.run_sync(
+        partial(finish_upload, ctx.db, ctx.settings, row, path, FORMATS[media]),
+        limiter=ctx.ingestions,
+    )
+    return await to_thread.run_sync(get_dataset, ctx, me, dataset_id)
 
 
 @router.delete("/datasets/{dataset_id}/data", status_code=204)
@@ -147,9 +158,11 @@ def list_grants(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 
 @router.put("/datasets/{dataset_id}/grants/{principal_id}", response_model=GrantShape)
 def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRequest) -> Any:
-    """Let an analyst use the dataset, with a share of the budget if `epsilon_cap` is given."""
+    """Let an analyst use the dataset. A given `epsilon_cap` bounds what they may commit in the account
+    that this dataset spends from (null lifts the bound); left out, the bound stays as it is."""
     with ctx.db.write() as connection:
-        row = owned_dataset(connection, me, dataset_id)
+        owned_dataset(connection, me, dataset_id)
+        row = lock(connection, datasets, dataset_id)
         analyst = connection.execute(
             select(principals).where(
                 principals.c.id == principal_id, principals.c.role == "analyst"
@@ -164,12 +177,12 @@ def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRe
                 )
             )
         account = find_account(connection, row.lineage_id)
-        if account is not None:
+        if "epsilon_cap" in request.model_fields_set:
+            if account is None:
+                raise BudgetNotSet("set the dataset's budget before shares of it.")
             cap = request.epsilon_cap
             units = None if cap is None else budget_units(cap, account.terms.delta)
             set_share(connection, account.id, principal_id, units)
-        elif request.epsilon_cap is not None:
-            raise BudgetNotSet("set the dataset's budget before shares of it.")
         return next(g for g in _grants(connection, row) if g["principal"] == principal_id)
 
 

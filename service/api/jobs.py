@@ -23,7 +23,7 @@ from service.errors import JobNotFinished
 from service.jobs.cancel import cancel
 from service.jobs.submit import plan_for, submit
 from service.jobs.view import job_view
-from service.planning.conversion import largest_epsilon
+from service.planning.price import largest_fitting_epsilon
 from service.planning.spec import JobSpec
 from service.tables import audit_records, datasets, job_events, jobs, models
 
@@ -38,7 +38,9 @@ def quote(ctx: Ctx, me: Me, request: JobSpec) -> Any:
         planned, account = plan_for(connection, ctx.settings, request)
     return {
         "fits": planned.price.units <= account.remaining_units,
-        "largest_epsilon": largest_epsilon(account.remaining_units, planned.guarantee.delta),
+        "largest_epsilon": largest_fitting_epsilon(
+            account.remaining_units, planned.guarantee.delta, account.terms
+        ),
         "plan": planned,
         "plan_digest": planned.digest(),
         "budget": account.balance(),

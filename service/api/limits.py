@@ -2,13 +2,15 @@
 arrives, so that nothing larger is ever held."""
 
 import contextlib
+import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from service.api.problems import problem_response
-from service.errors import BodyTooLarge
+from service.errors import BodyTooLarge, NotFound
 
+UPLOAD = re.compile(r"/v1/datasets/[^/]+/data")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -23,7 +25,11 @@ class Limits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        upload = scope["method"] == "PUT" and scope["path"].endswith("/data")
+        upload = scope["method"] == "PUT" and UPLOAD.fullmatch(scope["path"])
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            nothing = NotFound("there is nothing at this address.")
+            await problem_response(nothing)(scope, receive, send)
+            return
         limit = self._upload_bytes if upload else self._body_bytes
         given = dict(scope["headers"]).get(b"x-request-id", b"")[:64]
         request_id = given if given.isalnum() else secrets.token_hex(8).encode()

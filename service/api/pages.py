@@ -4,13 +4,15 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel
-from sqlalchemy import Column, Connection, Row, Select, Table, select, tuple_
+from sqlalchemy import Column, Connection, Row, Select, Table, tuple_
 
 from service.errors import NotFound
 
 T = TypeVar("T")
 Limit = Annotated[int, Query(ge=1, le=100)]
 After = Annotated[str | None, Query(max_length=64, description="The last id of the page before.")]
+
+AfterNumber = Annotated[int, Query(ge=0, le=2**62, description="The last seq of the page before.")]
 
 
 class Page(BaseModel, Generic[T]):
@@ -26,9 +28,7 @@ def newest_first(
     """A page of rows by (created_ms, id), newest first; one row more is read to know has_more."""
     order = tuple_(table.c.created_ms, table.c.id)
     if after is not None:
-        cursor = connection.execute(
-            select(table.c.created_ms, table.c.id).where(table.c.id == after)
-        ).first()
+        cursor = connection.execute(query.where(table.c.id == after)).first()
         if cursor is None:
             raise NotFound("starting_after names nothing in this list.")
         query = query.where(order < tuple_(cursor.created_ms, cursor.id))

@@ -85,7 +85,7 @@ def add_key(ctx: Ctx, me: Me, request: KeyRequest) -> Any:
             is None
         ):
             raise NotFound("no principal has this id.")
-        return _new_key(connection, principal_id, request.expires_days)
+        return _new_key(connection, me, principal_id, request.expires_days)
 
 
 @router.get("/keys", response_model=Page[KeyShape])
@@ -104,7 +104,7 @@ def rotate_key(ctx: Ctx, me: Me, key_id: str, request: KeyRequest | None = None)
     expires_days = None if request is None else request.expires_days
     with ctx.db.write() as connection:
         row = _revoke(connection, me, key_id)
-        return _new_key(connection, row.principal_id, expires_days)
+        return _new_key(connection, me, row.principal_id, expires_days)
 
 
 @router.delete("/keys/{key_id}", status_code=204)
@@ -115,16 +115,20 @@ def revoke_key(ctx: Ctx, me: Me, key_id: str) -> Response:
 
 
 def _revoke(connection: Connection, me: Caller, key_id: str) -> Row[Any]:
-    row = connection.execute(
-        select(api_keys).where(api_keys.c.id == key_id, api_keys.c.revoked_ms.is_(None))
-    ).first()
-    if row is None or (row.principal_id != me.id and me.role != "admin"):
+    live = update(api_keys).where(api_keys.c.id == key_id, api_keys.c.revoked_ms.is_(None))
+    if me.role != "admin":
+        live = live.where(api_keys.c.principal_id == me.id)
+    row = connection.execute(live.values(revoked_ms=now_ms()).returning(api_keys)).first()
+    if row is None:
         raise NotFound("no key of yours that still works has this id.")
-    connection.execute(update(api_keys).where(api_keys.c.id == key_id).values(revoked_ms=now_ms()))
     return row
 
 
-def _new_key(connection: Connection, principal_id: str, expires_days: int | None) -> dict[str, Any]:
-    key_id, key = create_key(connection, principal_id, expires_days)
+def _new_key(
+    connection: Connection, me: Caller, principal_id: str, expires_days: int | None
+) -> dict[str, Any]:
+    """A key that expires makes none that outlive it; an administrator's may."""
+    latest_ms = None if me.role == "admin" else me.expires_ms
+    key_id, key = create_key(connection, principal_id, expires_days, latest_ms)
     row = connection.execute(select(api_keys).where(api_keys.c.id == key_id)).one()
     return _key_view(row) | {"key": key}

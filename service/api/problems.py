@@ -7,8 +7,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from service.errors import (
     InternalError,
@@ -79,6 +80,14 @@ def install(app: FastAPI) -> None:
         }
         problem = by_status.get(error.status_code, InternalError("see the service's log."))
         return problem_response(problem, request.url.path)
+
+    @app.exception_handler(DataError)
+    async def unstorable(request: Request, error: DataError) -> JSONResponse:
+        return problem_response(InvalidRequest("a value cannot be stored."), request.url.path)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
+        return problem_response(MalformedRequest("the body ended early."), request.url.path)
 
     @app.exception_handler(OperationalError)
     async def unavailable(request: Request, error: OperationalError) -> JSONResponse:

@@ -9,7 +9,13 @@ from service.planning.conversion import EPSILON_MAX
 from service.planning.plan import Plan
 from service.planning.spec import JobSpec
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Name = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]*$"
+    ),
+]
+Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,64}$")]
 Metadata = Annotated[
     dict[
         Annotated[str, StringConstraints(max_length=40)],
@@ -26,9 +32,8 @@ class _In(BaseModel):
 class DatasetRequest(_In):
     name: Name
     declared: Schema = Field(alias="schema")
-    same_people_as: str | None = Field(
+    same_people_as: Id | None = Field(
         default=None,
-        max_length=64,
         description="Another dataset of yours about the same people: both spend from one account.",
     )
 
@@ -60,20 +65,21 @@ class PrincipalRequest(_In):
 
 
 class KeyRequest(_In):
-    principal: str | None = Field(default=None, max_length=64, description="Default: yourself.")
+    principal: Id | None = Field(default=None, description="Default: yourself.")
     expires_days: int | None = Field(default=None, ge=1, le=3650)
 
 
-class DatasetShape(BaseModel):
+class DatasetSummary(BaseModel):
+    """A dataset in a list; GET it by id for its schema and features."""
+
     object: Literal["dataset"] = "dataset"
     id: str
     name: str
     owner: str
-    lineage: str | None
+    lineage: str | None = Field(description="Owners, administrators and auditors only.")
     state: Literal["empty", "ready", "deleted"]
-    schema_: Schema = Field(alias="schema")
     rows: int | None
-    features: list[str]
+    columns: int
     storage: Literal["fixed", "float64"]
     audit_length: int
     audit_head: str | None
@@ -83,10 +89,14 @@ class DatasetShape(BaseModel):
     )
 
 
+class DatasetShape(DatasetSummary):
+    schema_: Schema = Field(alias="schema")
+    features: list[str]
+
+
 class BudgetShape(BaseModel):
     object: Literal["budget"] = "budget"
     account: str
-    lineage: str
     kind: Literal["renyi", "pure"]
     order: int | None
     epsilon: float

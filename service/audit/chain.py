@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from service.db import iso, now_ms
+from service.db import iso, lock, now_ms
 from service.keys import Keys
 from service.planning.plan import canonical_json, sha256
 from service.tables import audit_records, datasets
@@ -23,14 +23,12 @@ def append_record(
     connection: Connection, keys: Keys, *, dataset_id: str, job_id: str, body: dict[str, Any]
 ) -> None:
     """Add the next record, under the lock of the dataset's row."""
-    dataset = connection.execute(
-        select(datasets).where(datasets.c.id == dataset_id).with_for_update()
-    ).one()
+    dataset = lock(connection, datasets, dataset_id)
     seq = dataset.chain_length + 1
     record = {
         "record": RECORD_VERSION,
         "dataset": dataset_id,
-        "data_commitment": dataset.content_mac,
+        "data_commitment": keys.commitment(dataset_id, dataset.content_mac),
         "seq": seq,
         "previous": dataset.chain_head or GENESIS,
         "job": job_id,

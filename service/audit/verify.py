@@ -1,77 +1,180 @@
 """Verify a dataset's chain offline: hashes, signatures, links, prices, and the Plans themselves.
 
-Needs the exported records and the service's public key, no database and no data.
+Needs the exported records and the service's public key, no database and no data. Nothing of a record
+is read before its signature has been checked.
 """
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
 from service.audit.chain import GENESIS, SIGNATURE_PREFIX
 from service.errors import PlanRefused
 from service.planning.catalog import plan as make_plan
+from service.planning.conversion import budget_units
 from service.planning.plan import PLANNER_VERSION, Plan, canonical_json, sha256
-from service.planning.price import fits_own_target, price_units
+from service.planning.price import AccountTerms, NotPureError, fits_own_target, price_units
 
 
-def verify_chain(
-    records: Iterable[dict[str, Any]], public_key: str, head: str | None = None
-) -> list[str]:
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Charge(_Part):
+    entry: PositiveInt
+    units: NonNegativeInt
+
+
+class AccountState(_Part):
+    """The account as it stood after the charge."""
+
+    id: str
+    terms: AccountTerms
+    epsilon: float
+    ceiling_units: PositiveInt
+    cap_units: PositiveInt
+    posted_units: NonNegativeInt
+    entries: PositiveInt
+
+
+class Record(_Part):
+    record: int
+    dataset: str
+    data_commitment: str
+    seq: PositiveInt
+    previous: str
+    job: str
+    published_at: str
+    plan: Plan
+    plan_digest: str
+    model_digest: str
+    charge: Charge
+    account: AccountState
+    software: dict[str, Any]
+
+
+class UnreadableError(ValueError):
+    """A record cannot be taken at its word; the message says why."""
+
+
+def verify_chain(exported: Iterable[Any], public_key: str, head: str | None = None) -> list[str]:
     """Findings, one line each; empty means that every record is authentic, in its place, priced as
-    its Plan says and (where this planner made it) planned as its spec and facts say. With `head`, a
-    chain that does not end there is a finding: that is how a restored old backup shows."""
-    key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+    its Plan says and (where this planner made it) planned as its spec and facts say, and that the
+    account never passed its ceiling. With `head`, a chain that does not contain it is a finding:
+    that is how a restored old backup shows."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+    except ValueError:
+        return ["the public key is not 64 hexadecimal digits"]
     findings: list[str] = []
-    previous, charged, count = GENESIS, 0, 0
-    hashes = []
-    for count, exported in enumerate(records, start=1):
-        text = exported["body"] if isinstance(exported["body"], str) else None
-        body = json.loads(text) if text is not None else exported["body"]
-        found = _verify_record(key, exported, body)
-        if (body.get("seq"), body.get("previous")) != (count, previous):
+    records: list[Record] = []
+    previous, hashes = GENESIS, set()
+    for number, item in enumerate(exported, start=1):
+        found = []
+        try:
+            record, digest = _read(key, item)
+        except UnreadableError as error:
+            findings.append(f"record {number}: {error}")
+            continue
+        if (record.seq, record.previous) != (number, previous):
             found.append("does not follow the record before it")
-        charged += body.get("charge", {}).get("units", 0)
-        if body.get("account", {}).get("posted_units", -1) < charged:
-            found.append("the account stands below the sum of the charges")
-        findings += [f"record {count}: {text}" for text in found]
-        previous = sha256(canonical_json(body))
-        hashes.append(previous)
+        found += _check_alone(record) + _check_beside(record, records)
+        findings += [f"record {number}: {text}" for text in found]
+        records.append(record)
+        previous = digest
+        hashes.add(digest)
     if head is not None and head not in hashes:
-        findings.append(f"the chain of {count} records does not contain the head that you hold")
+        findings.append("the chain does not contain the head that you hold")
     return findings
 
 
-def _verify_record(
-    key: Ed25519PublicKey, exported: dict[str, Any], body: dict[str, Any]
-) -> list[str]:
-    digest = sha256(canonical_json(body))
-    found = [] if exported["hash"] == digest else ["its hash does not match"]
+def _read(key: Ed25519PublicKey, item: Any) -> tuple[Record, str]:
+    """The record, once its hash and signature are in order."""
     try:
-        key.verify(bytes.fromhex(exported["signature"]), SIGNATURE_PREFIX + bytes.fromhex(digest))
-    except (InvalidSignature, ValueError):
-        found.append("its signature does not verify")
+        digest = sha256(canonical_json(item["body"]))
+        claimed, signature = str(item["hash"]), bytes.fromhex(item["signature"])
+    except (TypeError, KeyError, ValueError, RecursionError):
+        raise UnreadableError("it is not a record with body, hash and signature") from None
+    if claimed != digest:
+        raise UnreadableError("its hash does not match")
     try:
-        plan = Plan.model_validate(body["plan"])
-    except (ValidationError, KeyError):
-        return [*found, "its Plan cannot be read by this version"]
-    if not plan.digest() == body["plan_digest"] == sha256(canonical_json(body["plan"])):
-        found.append("the Plan's digest does not match")
-    if price_units(plan.release, plan.facts.account) != plan.price.units:
-        found.append("the Plan's price is not that of its releases")
-    if body["charge"]["units"] != plan.price.units:
-        found.append("the charge is not the Plan's price")
-    if plan.facts.account.model_dump(mode="json") != body["account"]["terms"]:
-        found.append("the Plan was priced on other terms than the account's")
-    if not fits_own_target(plan.release, plan.guarantee.epsilon, plan.guarantee.delta):
-        found.append("the releases exceed the (epsilon, delta) that is claimed")
-    if plan.planner == PLANNER_VERSION:
-        try:
-            if make_plan(plan.spec, plan.facts) != plan:
-                found.append("planning its spec again gives another Plan")
-        except PlanRefused:
-            found.append("planning its spec again is refused")
-    return found
+        key.verify(signature, SIGNATURE_PREFIX + bytes.fromhex(digest))
+    except InvalidSignature:
+        raise UnreadableError("its signature does not verify") from None
+    try:
+        record = Record.model_validate(item["body"])
+    except ValidationError:
+        raise UnreadableError("it cannot be read by this version") from None
+    if (
+        not record.plan.digest()
+        == record.plan_digest
+        == sha256(canonical_json(item["body"]["plan"]))
+    ):
+        raise UnreadableError("the Plan's digest does not match")
+    return record, digest
+
+
+def _check_alone(record: Record) -> list[str]:
+    plan, account = record.plan, record.account
+    try:
+        price = price_units(plan.release, plan.facts.account)
+    except NotPureError:
+        price = -1
+    checks = [
+        (price == plan.price.units, "the Plan's price is not that of its releases"),
+        (record.charge.units == plan.price.units, "the charge is not the Plan's price"),
+        (record.dataset == plan.spec.dataset, "the Plan is for another dataset"),
+        (plan.facts.account == account.terms, "the Plan was priced on other terms"),
+        (
+            fits_own_target(plan.release, plan.guarantee.epsilon, plan.guarantee.delta),
+            "the releases exceed the (epsilon, delta) that is claimed",
+        ),
+        (
+            account.terms == AccountTerms.for_ceiling(account.epsilon, account.terms.delta)
+            and account.ceiling_units == budget_units(account.epsilon, account.terms.delta),
+            "the account's terms are not those of its ceiling",
+        ),
+        (
+            account.posted_units <= account.cap_units <= account.ceiling_units,
+            "the account is beyond its cap or ceiling",
+        ),
+        (_plans_again(plan), "planning its spec again gives another Plan"),
+    ]
+    return [text for holds, text in checks if not holds]
+
+
+def _plans_again(plan: Plan) -> bool:
+    """Whether this planner makes the same Plan of the same question; true if another made it."""
+    if plan.planner != PLANNER_VERSION:
+        return True
+    try:
+        return make_plan(plan.spec, plan.facts) == plan
+    except PlanRefused:
+        return False
+
+
+def _check_beside(record: Record, earlier: list[Record]) -> list[str]:
+    """What must hold between a record and those before it."""
+    if not earlier:
+        return [] if record.account.posted_units >= record.charge.units else [_BELOW]
+    last, account = earlier[-1], record.account
+    fixed = (last.account.id, last.account.terms, last.account.epsilon, last.account.ceiling_units)
+    checks = [
+        (account.posted_units >= last.account.posted_units + record.charge.units, _BELOW),
+        (
+            (account.id, account.terms, account.epsilon, account.ceiling_units) == fixed,
+            "the account is another, or its ceiling was changed",
+        ),
+        (
+            (record.dataset, record.data_commitment) == (last.dataset, last.data_commitment),
+            "it is about other data than the record before",
+        ),
+        (record.job not in {r.job for r in earlier}, "its job has published before"),
+    ]
+    return [text for holds, text in checks if not holds]
+
+
+_BELOW = "the account stands below the sum of the charges"

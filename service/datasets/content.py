@@ -1,8 +1,6 @@
 """The keyed fingerprint by which data that is uploaded again is recognised."""
 
 import hashlib
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,33 +15,29 @@ class ContentMac:
 
     It serves to notice that data is uploaded again, which must not mint a second budget. So it
     covers all columns of the file, ignored ones and the label too, and must not change with the
-    order of rows or columns, with quoting, with the spelling of a number, with the file format or
-    with the schema:
+    order or the names of columns, the order of rows, quoting, the spelling of a number, the file
+    format or the schema:
 
         cell   a 64-bit word: the float64 of a cell that spells a number (one zero, one NaN, which
                also stands for missing), else 64 bits of keyed BLAKE2b of its stripped text
-        row    keyed BLAKE2b-256 of the words in the order of the sorted column names; the words
-               have fixed width, so no two rows of different cells share an input by shifting
-        file   keyed BLAKE2b-256 of the sum of the rows' hashes mod 2^256, the number of rows and
-               the sorted column names
+        row    keyed BLAKE2b-256 of its words in ascending order
+        file   keyed BLAKE2b-256 of the sum of the rows' hashes mod 2^256 and the number of rows
 
     The sum makes a multiset hash (MSet-Add-Hash, Clarke et al. 2003): unlike xor it counts
-    repeated rows. Cells that share a word (integers beyond 2^53) err on the safe side: equal
-    MACs share a budget, they never create one. Without the key the MAC tells nothing of the data.
+    repeated rows. Rows that share their words (permuted cells, integers beyond 2^53) err on the
+    safe side: equal MACs share a budget, they never create one. Without the key the MAC tells
+    nothing of the data.
     """
 
-    def __init__(self, key: bytes, file_names: Mapping[str, str]) -> None:
+    def __init__(self, key: bytes) -> None:
         self._key = key
-        self._columns = sorted(file_names, key=file_names.__getitem__)
-        self._header = json.dumps(sorted(file_names.values())).encode()
         self._sum = self._rows = 0
 
     def add(self, block: Block) -> None:
-        n, width = len(block[self._columns[0]]), 8 * len(self._columns)
-        words = np.empty((n, len(self._columns)), dtype="<u8")
-        for j, name in enumerate(self._columns):
-            words[:, j] = self._words(block[name])
-        rows, key = memoryview(words.tobytes()), self._key
+        words = np.stack([self._words(values) for values in block.values()], axis=1)
+        words.sort(axis=1)
+        n, width = len(words), 8 * words.shape[1]
+        rows, key = memoryview(words.astype("<u8").tobytes()), self._key
         self._rows += n
         for start in range(0, n * width, width):
             row = hashlib.blake2b(
@@ -53,7 +47,7 @@ class ContentMac:
         self._sum %= 1 << 256
 
     def hexdigest(self) -> str:
-        content = self._sum.to_bytes(32, "little") + self._rows.to_bytes(8, "little") + self._header
+        content = self._sum.to_bytes(32, "little") + self._rows.to_bytes(8, "little")
         return hashlib.blake2b(content, digest_size=32, key=self._key, person=b"file").hexdigest()
 
     def _words(self, values: NDArray[Any]) -> NDArray[np.uint64]:

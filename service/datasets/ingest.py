@@ -98,12 +98,12 @@ def ingest(request: IngestRequest) -> IngestResult:
     schema, fixed = request.schema, request.schema.storage == "fixed"
     dtype: np.dtype[Any] = np.dtype("<i2" if fixed else "<f8")
     with request.source.open("rb") as raw, store.building(request.out_dir) as folder:
-        file_names, blocks = (
+        blocks = (
             read_csv(raw, schema)
             if request.format == "csv"
             else read_npz(raw, schema, request.memory_bytes)
         )
-        mac = ContentMac(bytes.fromhex(request.content_key), file_names)
+        mac = ContentMac(bytes.fromhex(request.content_key))
         labels: list[encode.Floats] = []
         n = 0
         unshuffled = folder / "x.rows"

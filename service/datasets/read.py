@@ -34,8 +34,6 @@ _UNREADABLE = (
 
 Block = Mapping[str, NDArray[Any]]
 """Some consecutive rows of a file, by column."""
-Table = tuple[Mapping[str, str], Iterator[Block]]
-"""The name that the file itself gives to each column, and its rows."""
 
 
 class ParseError(Exception):
@@ -57,7 +55,7 @@ class IngestLimitError(Exception):
         self.limit = limit
 
 
-def read_csv(raw: IO[bytes], schema: Schema) -> Table:
+def read_csv(raw: IO[bytes], schema: Schema) -> Iterator[Block]:
     """UTF-8 with a header; one block of rows in memory at a time; blank lines do not count."""
     csv.field_size_limit(FIELD_CHARACTERS)
     text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
@@ -86,7 +84,7 @@ def read_csv(raw: IO[bytes], schema: Schema) -> Table:
                     cells = zip(header, zip(*rows, strict=True), strict=True)
                     yield {name: column(name, values) for name, values in cells}
 
-    return {name: name for name in header}, blocks()
+    return blocks()
 
 
 def _csv_rows(reader: Any, count: int) -> list[list[str]]:
@@ -98,21 +96,16 @@ def _csv_rows(reader: Any, count: int) -> list[list[str]]:
         raise ParseError(None, None, f"line {reader.line_num}: {refused}") from None
 
 
-def read_npz(raw: IO[bytes], schema: Schema, memory_bytes: int) -> Table:
-    """One 1-D array per column; or X [n, columns] in the schema's order beside y [n].
-
-    X has no names of its own, so for the MAC its columns go by position: renaming them in the
-    schema must not make the same file look new.
-    """
+def read_npz(raw: IO[bytes], schema: Schema, memory_bytes: int) -> Iterator[Block]:
+    """One 1-D array per column; or X [n, columns] in the schema's order beside y [n]."""
     arrays = _npz_arrays(raw, memory_bytes)
     if arrays.keys() == {"X", "y"} and arrays["X"].ndim == 2:
         X, names = arrays["X"], [column.name for column in schema.columns]
         if X.dtype.kind not in "biuf" or X.shape[1] != len(names):
             raise ParseError(None, "X", f"X must be numeric with {len(names)} columns")
         columns = {name: X[:, j] for j, name in enumerate(names)} | {schema.label.name: arrays["y"]}
-        file_names = {name: f"X{j:06d}" for j, name in enumerate(names)} | {schema.label.name: "y"}
     else:
-        columns, file_names = arrays, {name: name for name in arrays}
+        columns = arrays
     _check_names(list(columns), schema)
     n = len(next(iter(columns.values())))
     for name, values in columns.items():
@@ -121,8 +114,7 @@ def read_npz(raw: IO[bytes], schema: Schema, memory_bytes: int) -> Table:
         if values.shape != (n,):
             raise ParseError(None, name, "arrays are 1-D and of equal length")
     size = _block_rows(schema, len(columns))
-    blocks = ({k: v[a : a + size] for k, v in columns.items()} for a in range(0, n, size))
-    return file_names, blocks
+    return ({k: v[a : a + size] for k, v in columns.items()} for a in range(0, n, size))
 
 
 def _npz_arrays(raw: IO[bytes], memory_bytes: int) -> dict[str, NDArray[Any]]:

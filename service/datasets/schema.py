@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 MAX_WIDTH = 100_000
 MAX_CATEGORIES = 10_000
+MAX_NAMES = 4_000_000
 INTERCEPT = "(intercept)"
 OTHER = "<other>"
 """The indicator of values outside the declared categories; no category may have this name."""
@@ -33,7 +34,7 @@ _NO_BOUNDS = (
     "because a bound read off the rows is a release without noise"
 )
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 NormBound = Annotated[float, Field(ge=1e-9)]
 """Positive; the floor keeps the fixed-point step far away from subnormal numbers."""
 
@@ -174,6 +175,8 @@ class Schema(_Declared):
             raise ValueError("at least one column must not be ignored")
         if self.width > MAX_WIDTH:
             raise ValueError(f"{self.width} features; the most is {MAX_WIDTH}")
+        if sum(map(len, self.feature_names)) > MAX_NAMES:
+            raise ValueError(f"the features' names take more than {MAX_NAMES} characters in all")
         if len(set(self.feature_names)) != self.width:
             raise ValueError(f"feature names collide: {_repeated(self.feature_names)}")
         if self.storage == "float64" and not (self.l2 is None and self.linf is None):

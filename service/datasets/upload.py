@@ -5,7 +5,7 @@ encodes them into a folder with a name of its own, and one transaction then ties
 dataset. A crash anywhere before it leaves only files that no row names, which `sweep_unused` removes.
 """
 
-import asyncio
+import errno
 import json
 import os
 import secrets
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterable
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from anyio import to_thread
 from sqlalchemy import Connection, Row, insert, select, update
 
 from service.config import Settings
@@ -21,8 +22,14 @@ from service.datasets.ingest import IngestCrashed, IngestRequest, IngestResult, 
 from service.datasets.read import IngestLimitError, ParseError
 from service.datasets.schema import Schema
 from service.datasets.store import dataset_folder, delete_data, new_incoming, sweep
-from service.db import Database, new_id, now_ms
-from service.errors import DataAlreadyUploaded, DatasetNotReady, InvalidRequest, ParseRefused
+from service.db import Database, lock, new_id, now_ms
+from service.errors import (
+    DataAlreadyUploaded,
+    DatasetNotReady,
+    InvalidRequest,
+    ParseRefused,
+    Unavailable,
+)
 from service.tables import datasets, lineages, principals
 
 _LEFTOVER_SECONDS = 24 * 3600
@@ -35,9 +42,11 @@ async def receive(settings: Settings, dataset: Row[Any], chunks: AsyncIterable[b
     try:
         with path.open("wb") as file:
             async for chunk in chunks:
-                await asyncio.to_thread(file.write, chunk)
-    except BaseException:
+                await to_thread.run_sync(file.write, chunk)
+    except BaseException as error:
         path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise Unavailable("there is no room to store the upload.") from None
         raise
     return path
 
@@ -98,12 +107,8 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
     owner_id = connection.execute(
         select(datasets.c.owner_id).where(datasets.c.id == dataset_id)
     ).scalar_one()
-    connection.execute(
-        select(principals.c.id).where(principals.c.id == owner_id).with_for_update()
-    ).one()
-    dataset = connection.execute(
-        select(datasets).where(datasets.c.id == dataset_id).with_for_update()
-    ).one()
+    lock(connection, principals, owner_id)
+    dataset = lock(connection, datasets, dataset_id)
     _check_empty(dataset)
     known = connection.execute(
         select(datasets.c.lineage_id).where(
@@ -145,9 +150,7 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
 def delete_dataset_data(db: Database, settings: Settings, dataset_id: str) -> None:
     """Delete the rows; the books stay, and the content stays known to its lineage."""
     with db.write() as connection:
-        dataset = connection.execute(
-            select(datasets).where(datasets.c.id == dataset_id).with_for_update()
-        ).one()
+        dataset = lock(connection, datasets, dataset_id)
         if dataset.state != "ready":
             raise DatasetNotReady(f"it is {dataset.state}: there is no data to delete.")
         connection.execute(

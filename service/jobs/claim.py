@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, update
 
-from service.db import now_ms
-from service.jobs.record import end_job, lock_job, move
+from service.db import lock, now_ms
+from service.jobs.record import end_job, move
 from service.tables import datasets, jobs
 
 
@@ -39,14 +39,11 @@ def open_data(connection: Connection, job_id: str, fence: int) -> bool:
 
     Committed before the first byte is read. From here on the charge stays, whatever happens.
     """
-    job = lock_job(connection, job_id)
+    job = lock(connection, jobs, job_id)
     if job.fence != fence or job.state != "running":
         return False
     if job.opened_ms is None:
-        dataset = connection.execute(
-            select(datasets.c.state).where(datasets.c.id == job.dataset_id).with_for_update()
-        ).scalar_one()
-        if dataset != "ready":
+        if lock(connection, datasets, job.dataset_id).state != "ready":
             end_job(connection, job, "failed", "data_deleted")
             return False
         connection.execute(update(jobs).where(jobs.c.id == job_id).values(opened_ms=now_ms()))
@@ -68,7 +65,7 @@ def keep(
 def give_up(connection: Connection, job_id: str, fence: int) -> None:
     """End this worker's hold: a job asked to stop ends here, any other goes back to the reaper
     without waiting for its lease."""
-    job = lock_job(connection, job_id)
+    job = lock(connection, jobs, job_id)
     if job.fence != fence:
         return
     if job.state == "cancelling":

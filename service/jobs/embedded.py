@@ -34,7 +34,8 @@ class EmbeddedWorkers:
     def hint(self, job_id: str) -> None:
         for process in list(self._processes.values()):
             if process.stdin is not None:
-                with contextlib.suppress(OSError):  # it died: its successor looks at once anyway
+                # it died, or its pipe was closed just now: its successor looks at once anyway
+                with contextlib.suppress(OSError, ValueError):
                     process.stdin.write(b"\n")
                     process.stdin.flush()
 
@@ -57,6 +58,7 @@ class EmbeddedWorkers:
             if self._stopping.is_set():
                 process.terminate()
             code = process.wait()
+            del self._processes[index]
             if process.stdin is not None:
                 with contextlib.suppress(OSError):
                     process.stdin.close()

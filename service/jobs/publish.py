@@ -7,11 +7,12 @@ from typing import Any
 from sqlalchemy import Connection, insert
 
 from service.audit.chain import append_record
-from service.jobs.record import close, end_job, lock_job
+from service.db import lock
+from service.jobs.record import close, end_job
 from service.keys import Keys
 from service.ledger.reserve import post
 from service.planning.plan import canonical_json, sha256
-from service.tables import models
+from service.tables import datasets, jobs, models
 
 
 class PlanChangedError(RuntimeError):
@@ -27,7 +28,7 @@ def publish(
     software: dict[str, Any],
 ) -> bool:
     """False, and nothing changed, if the job is no longer this worker's to publish."""
-    job = lock_job(connection, job_id)
+    job = lock(connection, jobs, job_id)
     if job.fence != fence:
         return False
     if job.state == "cancelling":
@@ -37,6 +38,7 @@ def publish(
         return False
     if sha256(job.plan) != job.plan_digest:
         raise PlanChangedError(job_id)
+    lock(connection, datasets, job.dataset_id)  # before the account: everyone's order
     account = post(connection, job.account_id, job.entry_seq, "job succeeded")
     text = canonical_json(card)
     connection.execute(insert(models).values(job_id=job_id, card=text, digest=sha256(text)))
@@ -53,6 +55,8 @@ def publish(
             "account": {
                 "id": account.id,
                 "terms": account.terms.model_dump(mode="json"),
+                "epsilon": account.epsilon,
+                "ceiling_units": account.ceiling_units,
                 "cap_units": account.cap_units,
                 "posted_units": account.posted_units,
                 "entries": account.entries,

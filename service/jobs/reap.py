@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, select, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Select, delete, select, update
 
 from service.config import Settings
 from service.db import Database, now_ms
@@ -27,39 +26,45 @@ class HintError(RuntimeError):
 
 
 def relay(db: Database, settings: Settings, hint: Hint) -> int:
-    """Send the hints that are due. Sent before the commit: one may go twice, none is lost."""
-    due = select(jobs).where(jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
-    if not _any(db, due):
-        return 0
-    with db.write() as connection:
-        rows = _take(connection, due)
-        for row in rows:
-            hint(row.id)
-        connection.execute(
-            update(jobs)
-            .where(jobs.c.id.in_([row.id for row in rows]))
-            .values(hint_ms=now_ms() + int(settings.hint_retry_seconds * 1000))
-        )
-    return len(rows)
+    """Send the hints that are due. Each is first moved on to its next time, so one that is lost, by
+    us or by the broker, is sent again."""
+    due = select(jobs.c.id).where(jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
+    ids = _look(db, due)
+    if ids:
+        with db.write() as connection:
+            ids = list(
+                connection.execute(
+                    update(jobs)
+                    .where(jobs.c.id.in_(ids), jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
+                    .values(hint_ms=now_ms() + int(settings.hint_retry_seconds * 1000))
+                    .returning(jobs.c.id)
+                ).scalars()
+            )
+    for job_id in ids:
+        hint(job_id)
+    return len(ids)
 
 
 def reap(db: Database, settings: Settings) -> int:
-    """Queue again, or end, the jobs whose worker stopped renewing its lease."""
-    stale = select(jobs).where(
-        jobs.c.state.in_(("running", "cancelling")), jobs.c.lease_ms < now_ms()
-    )
-    if not _any(db, stale):
-        return 0
-    with db.write() as connection:
-        rows = _take(connection, stale)
-        for job in rows:
+    """Queue again, or end, the jobs whose worker stopped renewing its lease; one transaction each."""
+    stale = jobs.c.state.in_(("running", "cancelling")) & (jobs.c.lease_ms < now_ms())
+    reaped = 0
+    for job_id in _look(db, select(jobs.c.id).where(stale)):
+        with db.write() as connection:
+            query = select(jobs).where(jobs.c.id == job_id, stale)
+            job = connection.execute(
+                query.with_for_update(skip_locked=True, key_share=True)
+            ).first()
+            if job is None:
+                continue
             if job.state == "cancelling":
                 end_job(connection, job, "cancelled")
             elif job.attempts >= settings.attempts_max:
                 end_job(connection, job, "failed", "attempts_exhausted")
             else:
                 move(connection, job.id, "queued", lease_ms=None, hint_ms=now_ms())
-    return len(rows)
+        reaped += 1
+    return reaped
 
 
 def forget_idempotency_keys(db: Database) -> None:
@@ -85,7 +90,7 @@ class Loop(threading.Thread):
                 relay(self._db, self._settings, self._hint)
                 if rounds % 3600 == 0:
                     forget_idempotency_keys(self._db)
-            except (SQLAlchemyError, HintError) as error:
+            except Exception as error:
                 log.warning("the loop will try again: %s", type(error).__name__)
             rounds += 1
 
@@ -94,12 +99,8 @@ class Loop(threading.Thread):
         self.join()
 
 
-def _any(db: Database, query: Select[Any]) -> bool:
-    """A look without any lock: the common answer is no."""
+def _look(db: Database, query: Select[Any]) -> list[str]:
+    """Ids to look at, read without any lock: the common answer is none."""
     with db.read() as connection:
-        return connection.execute(query.limit(1)).first() is not None
-
-
-def _take(connection: Connection, query: Select[Any]) -> list[Row[Any]]:
-    ordered = query.order_by(jobs.c.created_ms, jobs.c.id).limit(_BATCH)
-    return list(connection.execute(ordered.with_for_update(skip_locked=True)))
+        ordered = query.order_by(jobs.c.created_ms, jobs.c.id).limit(_BATCH)
+        return list(connection.execute(ordered).scalars())

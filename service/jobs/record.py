@@ -2,17 +2,13 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, update
 
 from service.db import now_ms
 from service.ledger.reserve import post, void
 from service.tables import job_events, jobs
 
 ENDED = ("succeeded", "failed", "cancelled")
-
-
-def lock_job(connection: Connection, job_id: str) -> Row[Any]:
-    return connection.execute(select(jobs).where(jobs.c.id == job_id).with_for_update()).one()
 
 
 def move(connection: Connection, job_id: Any, state: str, **values: Any) -> Row[Any] | None:

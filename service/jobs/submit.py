@@ -16,6 +16,8 @@ from sqlalchemy.exc import IntegrityError
 from service.config import Settings
 from service.db import Database, new_id, now_ms
 from service.errors import (
+    AnalystCapExceeded,
+    BudgetExceeded,
     BudgetNotSet,
     DatasetNotReady,
     IdempotencyConflict,
@@ -78,6 +80,7 @@ def submit(
         planned, account = plan_for(connection, settings, spec)
     try:
         with db.write() as connection:
+            authorise(connection)  # again: a grant revoked in between ends here
             if replay := _replay(connection, principal_id, idempotency_key, request):
                 return replay
             return _record(
@@ -90,7 +93,8 @@ def submit(
                 idempotency_key=idempotency_key,
                 request=request,
             )
-    except IntegrityError:  # the same key committed first, on another connection
+    except (IntegrityError, BudgetExceeded, AnalystCapExceeded):
+        # the same key may have committed first, on another connection, and taken the room
         with db.read() as connection:
             if replay := _replay(connection, principal_id, idempotency_key, request):
                 return replay

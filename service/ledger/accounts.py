@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
-from service.db import new_id, now_ms
+from service.db import lock, new_id, now_ms
 from service.errors import BudgetAlreadySet, InvalidRequest
 from service.ledger.entries import append
 from service.planning.conversion import budget_units, epsilon_of_units, largest_epsilon
@@ -41,7 +41,6 @@ class Account:
         delta = self.terms.delta
         return {
             "account": self.id,
-            "lineage": self.lineage_id,
             "kind": self.terms.kind,
             "order": self.terms.order,
             "epsilon": self.epsilon,
@@ -114,8 +113,7 @@ def lock_account(connection: Connection, account_id: str) -> Account:
 
     On SQLite the write transaction already holds the database's only write lock.
     """
-    query = select(accounts).where(accounts.c.id == account_id).with_for_update()
-    return account_from(connection.execute(query).one())
+    return account_from(lock(connection, accounts, account_id))
 
 
 def account_from(row: Row[Any]) -> Account:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 from service.errors import AnalystCapExceeded, BudgetExceeded, InvalidRequest
 from service.ledger.accounts import Account, account_from, lock_account
 from service.ledger.entries import append
-from service.planning.conversion import largest_epsilon
+from service.planning.price import largest_fitting_epsilon
 from service.tables import entries, shares
 
 
@@ -34,7 +34,7 @@ def reserve(
     if units > account.remaining_units:
         raise BudgetExceeded(
             "the job costs more than the budget has left. "
-            + _what_fits(account.remaining_units, delta),
+            + _what_fits(account, account.remaining_units, delta),
             **_refusal(account, units, account.remaining_units, delta),
         )
     _take_share(connection, account, principal_id, units, delta)
@@ -137,7 +137,7 @@ def _take_share(
         left = row.cap_units - row.committed_units
         raise AnalystCapExceeded(
             "the job costs more than your share of this budget has left. "
-            + _what_fits(min(left, account.remaining_units), delta),
+            + _what_fits(account, left, delta),
             **_refusal(account, units, left, delta),
         )
     connection.execute(
@@ -146,16 +146,19 @@ def _take_share(
 
 
 def _refusal(account: Account, units: int, left: int, delta: float) -> dict[str, object]:
-    fitting = min(left, account.remaining_units)
     return {
         "requested_units": units,
         "spent_units": account.posted_units,
         "reserved_units": account.pending_units,
         "remaining_units": left,
-        "largest_epsilon": largest_epsilon(fitting, delta),
+        "largest_epsilon": _fitting(account, left, delta),
     }
 
 
-def _what_fits(units: int, delta: float) -> str:
-    epsilon = largest_epsilon(units, delta)
+def _fitting(account: Account, left: int, delta: float) -> float:
+    return largest_fitting_epsilon(min(left, account.remaining_units), delta, account.terms)
+
+
+def _what_fits(account: Account, left: int, delta: float) -> str:
+    epsilon = _fitting(account, left, delta)
     return f"epsilon {epsilon} still fits." if epsilon > 0 else "Nothing more fits."

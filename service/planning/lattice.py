@@ -20,6 +20,7 @@ Two shapes of contribution:
   integer arithmetic, after rounding towards zero.
 """
 
+from dataclasses import dataclass
 from math import isqrt
 from typing import Literal
 
@@ -27,8 +28,7 @@ from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning.conversion import UNITS, budget_units
-from service.planning.price import fits_own_target, price_units
-from service.planning.releases import Gaussian, Pure, Release
+from service.planning.releases import Gaussian, Pure
 from service.planning.spec import Facts, JobSpec
 
 DERIVATIVE_UNITS = 2**15 - 1  # |q|; with |x| < 2^12, sixteen products still sum within int32
@@ -60,9 +60,29 @@ class Lattice(BaseModel):
         """Standard deviation (Gaussian) or scale (Laplace) of the noise in a sum, gradient units."""
         return float(self.step * 2.0**self.bits)
 
+    @property
+    def variance(self) -> float:
+        """Of the noise in one coordinate of a sum, in squared gradient units."""
+        return self.noise_scale**2 * (1 if self.noise == "gaussian" else 2)
 
-def target(spec: JobSpec, facts: Facts) -> tuple[float, int]:
-    """The job's delta and its budget in the units of the account."""
+
+@dataclass(frozen=True)
+class Target:
+    """What a job asks: (epsilon, delta), and the ledger units that it buys."""
+
+    epsilon: float
+    delta: float
+    units: int
+
+    @property
+    def rho(self) -> float:
+        """The zCDP that the budget holds, for schedules: never for a price."""
+        amount = self.units / UNITS
+        return amount if self.delta > 0 else amount**2 / 2
+
+
+def target(spec: JobSpec, facts: Facts) -> Target:
+    """The job's delta defaults to its account's, and its budget comes by the same conversion."""
     account = facts.account
     delta = account.delta if spec.privacy.delta is None else spec.privacy.delta
     if account.kind == "pure" and delta > 0:
@@ -74,19 +94,16 @@ def target(spec: JobSpec, facts: Facts) -> tuple[float, int]:
         raise PlanRefused(
             "privacy.epsilon is too small for the ledger's smallest unit; use 0.0001."
         )
-    return delta, units
+    return Target(epsilon=spec.privacy.epsilon, delta=delta, units=units)
 
 
-def calibrate(
-    spec: JobSpec, facts: Facts, clip_bound: float, times: int
-) -> tuple[Lattice, float, int]:
+def calibrate(goal: Target, facts: Facts, clip_bound: float, times: int) -> Lattice:
     """The lattice on which `times` noisy sums over the same rows cost at most what the job asks.
 
-    Returns it with the job's delta and budget. `clip_bound` is the bound on the scalar derivative
-    (fixed storage) or on the gradient norm (float64 storage).
+    `clip_bound` bounds the scalar derivative (fixed storage) or the gradient norm (float64).
     """
-    delta, units = target(spec, facts)
-    norm: Literal["l2", "l1"] = "l2" if delta > 0 else "l1"
+    units = goal.units
+    norm: Literal["l2", "l1"] = "l2" if goal.delta > 0 else "l1"
     row_units = _row_units(facts, norm)
     wanted = CONTRIBUTION_UNITS if row_units is None else DERIVATIVE_UNITS * row_units
     bits = 1
@@ -106,7 +123,7 @@ def calibrate(
         contribution_units = derivative_units * row_units
         clip = clip_bound * row_units * facts.feature_step
         step = clip_bound / derivative_units * facts.feature_step
-    lattice = Lattice(
+    return Lattice(
         noise="gaussian" if norm == "l2" else "laplace",
         bits=bits,
         norm=norm,
@@ -115,16 +132,6 @@ def calibrate(
         clip=clip,
         step=step,
     )
-    return lattice, delta, units
-
-
-def check(release: Release, spec: JobSpec, facts: Facts, delta: float, units: int) -> int:
-    """Re-price a finished release: what is charged, never more than what was asked."""
-    charged = price_units(release, facts.account)
-    same_currency = (delta > 0) == (facts.account.kind == "renyi")
-    assert charged <= units or not same_currency, "calibration overshot"
-    assert fits_own_target(release, spec.privacy.epsilon, delta), "calibration overshot"
-    return charged
 
 
 def _largest_contribution(units: int, times: int, bits: int, norm: str) -> int:

@@ -4,7 +4,7 @@ record contains it; its digest ties the three together. Every field may be publi
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
@@ -38,6 +38,9 @@ class ClippedSgdSchedule(_Part):
     smoothness: float
 
 
+Schedule = Annotated[GradientDescentSchedule | ClippedSgdSchedule, Field(discriminator="kind")]
+
+
 class Guarantee(_Part):
     relation: Literal["replace-one"] = "replace-one"
     epsilon: float
@@ -66,7 +69,7 @@ class Plan(_Part):
     algorithm: str
     spec: JobSpec
     facts: Facts
-    schedule: GradientDescentSchedule | ClippedSgdSchedule = Field(discriminator="kind")
+    schedule: Schedule
     lattice: Lattice
     release: Release
     price: Price

@@ -8,6 +8,7 @@ analysts choose each job after seeing earlier results, and while jobs overlap (F
 """
 
 from fractions import Fraction
+from math import floor, sqrt
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -18,6 +19,7 @@ from service.planning.conversion import (
     budget_units,
     epsilon_at_order,
     epsilon_of_gaussian,
+    largest_epsilon,
 )
 from service.planning.releases import Release
 
@@ -35,7 +37,8 @@ class AccountTerms(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.kind == "renyi") != (self.delta > 0 and self.order is not None):
+        renyi = self.kind == "renyi"
+        if (self.delta > 0) != renyi or (self.order is not None) != renyi:
             raise ValueError("a renyi account has delta > 0 and an order; a pure one has neither")
         return self
 
@@ -44,6 +47,16 @@ class AccountTerms(BaseModel):
         if delta == 0:
             return cls(kind="pure", delta=0.0)
         return cls(kind="renyi", delta=delta, order=best_order(epsilon, delta))
+
+
+def largest_fitting_epsilon(units: int, delta: float, terms: AccountTerms) -> float:
+    """An epsilon at which a job certainly fits `units` of the account: the largest, where the job
+    and the account count in the same currency."""
+    if delta > 0 or terms.order is None:
+        return largest_epsilon(units, delta)
+    # a pure job of epsilon costs at most min(epsilon^2/2, epsilon/order), however it is composed
+    rho = max(0, units) / UNITS
+    return floor(max(sqrt(2 * rho), terms.order * rho) * (1 - 1e-9) * 10**6) / 10**6
 
 
 class NotPureError(ValueError):

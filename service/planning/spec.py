@@ -1,8 +1,16 @@
 """What an analyst asks, and what is public about the data asked: the two arguments of a plan."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from service.planning.conversion import EPSILON_MAX
 from service.planning.price import AccountTerms
@@ -16,14 +24,21 @@ class Facts(_Public):
     """The public facts of a dataset and of the account it spends from. Nothing here was computed
     from the rows but their number, which the neighbouring relation (replace one) makes public."""
 
-    rows: PositiveInt
+    rows: PositiveInt = Field(le=2**30)  # of contributions below 2^30: no sum leaves int64
     columns: PositiveInt
     storage: Literal["fixed", "float64"]
-    feature_step: float | None = None
-    linf_units: int | None = None
-    l2_units: int | None = None
+    feature_step: PositiveFloat | None = None
+    linf_units: PositiveInt | None = None
+    l2_units: PositiveInt | None = None
     label: Literal["binary", "numeric"]
     account: AccountTerms
+
+    @model_validator(mode="after")
+    def _scales_belong_to_fixed_rows(self) -> Self:
+        scales = (self.feature_step, self.linf_units, self.l2_units)
+        if any((scale is not None) != (self.storage == "fixed") for scale in scales):
+            raise ValueError("fixed rows have a step and norm bounds; float64 rows have none")
+        return self
 
     @property
     def l2(self) -> float | None:
@@ -72,7 +87,7 @@ Loss = Annotated[Logistic | Squared, Field(discriminator="kind")]
 class JobSpec(_Public):
     """Fit this loss on this set over that dataset, at this privacy."""
 
-    dataset: str = Field(min_length=1, max_length=64)
+    dataset: str = Field(pattern=r"^[a-z0-9_]{1,64}$")
     algorithm: str = Field(max_length=64, description="A name from GET /v1/algorithms.")
     loss: Annotated[Loss, BeforeValidator(_shorthand)] = Field(
         description='A loss with its parameters; a bare name such as "logistic" also works.'

@@ -282,6 +282,9 @@ def test_the_relay_sends_due_hints_and_repeats_lost_ones(office):
 
     with pytest.raises(HintError):
         relay(office.db, office.settings, broken)
+    assert relay(office.db, office.settings, sent.append) == 0  # its next time has not come
+    with office.db.write() as connection:
+        connection.execute(update(jobs).values(hint_ms=0))
     assert relay(office.db, office.settings, sent.append) == 1
     assert relay(office.db, office.settings, sent.append) == 0
     assert sent == [job]

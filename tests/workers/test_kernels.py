@@ -1,6 +1,6 @@
 """The kernels: equal to a plain reference, and no record can add more than the Plan's bound."""
 
-from math import exp, inf, isqrt, nan, trunc
+from math import exp, inf, isqrt, nan, sqrt, trunc
 
 import numpy as np
 import pytest
@@ -77,9 +77,28 @@ def test_the_float_kernel_is_the_sum_of_clipped_and_truncated_gradients(loss, cl
         norm = sum(map(abs, gradient)) if use_l1 else sum(g * g for g in gradient) ** 0.5
         units = [trunc(g * min(1.0, clip / norm) / clip * bound) for g in gradient]
         expected = [t + v for t, v in zip(expected, units, strict=True)]
-    # the kernel scales in another order, so a truncation may fall one unit to the other side
+    # by the textbook's order of operations a truncation may fall one unit to the other side
     got = float_sum(x, y, w, loss, clip, bound, use_l1)
     assert max(abs(g - e) for g, e in zip(got, expected, strict=True)) <= 3
+
+
+@pytest.mark.parametrize("use_l1", [False, True])
+@pytest.mark.parametrize("clip", [1e-9, 0.01, 1.0, 1e9])
+def test_the_float_kernel_is_its_reference_to_the_last_unit(clip, use_l1):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(80, 6)) * 10.0 ** rng.uniform(-12, 12, size=(80, 1))
+    y, bound, expected = rng.normal(size=80), 2**30, [0] * 6
+    for row, label in zip(x.tolist(), y.tolist(), strict=True):
+        largest, total = max(map(abs, row)), 0.0
+        for entry in row:
+            total += abs(entry / largest) if use_l1 else abs(entry / largest) ** 2
+        norm, reach = total if use_l1 else sqrt(total), abs(label) * largest
+        factor = bound / norm if reach * norm > clip else reach / clip * bound
+        factor = -factor if label > 0 else factor  # at w = 0 the slope is -y
+        while size(v := [trunc(entry / largest * factor) for entry in row], use_l1) > bound:
+            factor *= 1 - 2**-30
+        expected = [t + entry for t, entry in zip(expected, v, strict=True)]
+    assert float_sum(x, y, np.zeros(6), SQUARED, clip, bound, use_l1) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,7 +131,7 @@ def test_a_gradient_below_the_clip_is_off_by_less_than_one_unit(row, clip):
             assert abs(g - entry / clip * 2**20) < 1.01
 
 
-# --- the order of rows and the size of blocks -------------------------------------------------------
+# --- the order of rows and the size of blocks -----------------------------------------------------
 
 
 @pytest.mark.parametrize("delta", [None, 0.0], ids=["l2", "l1"])
@@ -134,7 +153,7 @@ def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(storage, delta
     assert len(sums) == 1 and any(next(iter(sums)))
 
 
-# --- no record adds more than the bound ----------------------------------------------------------------
+# --- no record adds more than the bound -----------------------------------------------------------
 
 anything = st.floats(width=64) | st.sampled_from(
     [0.0, -0.0, nan, inf, -inf, 1e300, -1e300, 1.7e308, 5e-324, -5e-324, 2.3e-308, 1.0, -1.0]
@@ -206,6 +225,25 @@ def test_no_fixed_row_is_multiplied_by_more_than_the_bound(row_and_weights, y, l
     q = got[0]
     assert abs(q) <= bound
     assert got == [q * int(entry) for entry in x[0]]
+
+
+@pytest.mark.parametrize("small", [1e-9, 2e-9, 1e-8, 3e-8])
+@pytest.mark.parametrize("columns", [2, 3, 200])
+def test_a_row_whose_length_rounds_away_is_shortened_in_integers(small, columns):
+    """In float64 sqrt(1 + small^2) may be 1: unchecked, (2^30, 1, ...) would exceed the bound."""
+    row = np.full((1, columns), small)
+    row[0, 0] = 1.0
+    got = float_sum(row, np.array([-1.0]), np.zeros(columns), SQUARED, 1.0, 2**30, False)
+    assert 2**30 - 3 <= size(got, False) <= 2**30
+
+
+@pytest.mark.parametrize(
+    ("weight", "scale"),
+    [(nan, 1.0), (inf, 1.0), (-inf, 1.0), (1e308, 1e10), (1.0, nan), (0.0, inf)],
+)
+def test_a_derivative_that_is_no_number_adds_nothing(weight, scale):
+    x, y = np.array([[3, -4]]), np.array([1.0])
+    assert fixed_sum(x, y, np.array([weight, 0.0]), SQUARED, scale, 100) == [0, 0]
 
 
 @pytest.mark.parametrize(

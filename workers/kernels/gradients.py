@@ -55,15 +55,17 @@ def add_float(total, x, y, weights, loss, clip, bound, use_l1):  # type: ignore[
             margin += x[i, j] * weights[j]
         slope = derivative(loss, margin, y[i])
         largest = 0.0
-        finite = isfinite(slope)
+        usable = isfinite(slope)
         for j in range(columns):
-            finite = finite and isfinite(x[i, j])
+            usable = usable and isfinite(x[i, j])
             largest = max(largest, abs(x[i, j]))
-        if not finite or largest == 0.0 or slope == 0.0:
-            continue
+        usable = usable and largest > 0.0
+        # every record takes the same work: one that counts as zero is read as zeros below
+        if not usable:
+            slope, largest = 0.0, 1.0
         size = 0.0  # of x / largest: between 1 and sqrt(d), or d in l1
         for j in range(columns):
-            part = abs(x[i, j] / largest)
+            part = abs(x[i, j] / largest) if usable else 0.0
             size += part if use_l1 else part * part
         if not use_l1:
             size = np.sqrt(size)
@@ -76,7 +78,7 @@ def add_float(total, x, y, weights, loss, clip, bound, use_l1):  # type: ignore[
         while True:
             total_size = np.int64(0)
             for j in range(columns):
-                v[j] = np.int64(x[i, j] / largest * factor)
+                v[j] = np.int64(x[i, j] / largest * factor) if usable else 0
                 total_size += abs(v[j]) if use_l1 else v[j] * v[j]
             if total_size <= (bound if use_l1 else bound * bound):
                 break

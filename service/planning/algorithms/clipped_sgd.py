@@ -24,11 +24,10 @@ from math import ceil, log, sqrt
 
 from service.errors import PlanRefused
 from service.planning.algorithms.gradient_descent import clip_bound
-from service.planning.conversion import UNITS
-from service.planning.lattice import calibrate, check
+from service.planning.assemble import assemble
+from service.planning.lattice import calibrate, target
 from service.planning.losses import constants
-from service.planning.plan import ClippedSgdSchedule, Guarantee, Plan, Prediction, Price, rounded
-from service.planning.price import epsilon_alone
+from service.planning.plan import ClippedSgdSchedule, Plan, Prediction, rounded
 from service.planning.releases import Disjoint
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
@@ -50,8 +49,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
     mu, beta = spec.ridge, c.smoothness * X2**2 + spec.ridge
     C = clip * X2
 
-    lattice, delta, units = calibrate(spec, facts, clip, times=1)
-    rho = units / UNITS if delta > 0 else (units / UNITS) ** 2 / 2
+    goal = target(spec, facts)
+    rho = goal.rho
     steps = parameters.steps or _default_steps(n, d, rho, mu, beta, 2 * W, C)
     if steps > n:
         raise PlanRefused(
@@ -59,26 +58,19 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
             f"set parameters.steps to at most {n}."
         )
     batch = n // steps
-    release = Disjoint(parts=(lattice.release(),), copies=steps)
-    charged = check(release, spec, facts, delta, units)
-    variance = lattice.noise_scale**2 * (1 if delta > 0 else 2)
-    return Plan(
+    lattice = calibrate(goal, facts, clip, times=1)
+    return assemble(
+        spec,
+        facts,
+        goal,
         algorithm=NAME,
-        spec=spec,
-        facts=facts,
         schedule=ClippedSgdSchedule(steps=steps, batch=batch, strong_convexity=mu, smoothness=beta),
         lattice=lattice,
-        release=release,
-        price=Price(units=charged, kind=facts.account.kind, order=facts.account.order),
-        guarantee=Guarantee(
-            epsilon=spec.privacy.epsilon,
-            delta=delta,
-            epsilon_alone=epsilon_alone(release, spec.privacy.epsilon, delta),
-        ),
+        release=Disjoint(parts=(lattice.release(),), copies=steps),
         prediction=Prediction(
             theorem="LR-HT Theorem 30 for bounded gradients (k to infinity)",
             excess_risk=rounded(C**2 / mu * (1 / n + d * steps / (2 * rho * n**2))),
-            noise_squared=rounded(steps * d * variance),
+            noise_squared=rounded(steps * d * lattice.variance),
             # LR-HT proof of Theorem 33: sigma = 2 C T/(eps n) with eps = sqrt(2 rho)
             paper_noise=rounded(2 * C / (sqrt(2 * rho) * batch)),
             our_noise=rounded(lattice.noise_scale / batch),

@@ -20,18 +20,10 @@ the average are post-processing.
 from math import ceil, log, sqrt
 
 from service.errors import PlanRefused
-from service.planning.conversion import UNITS
-from service.planning.lattice import calibrate, check, target
+from service.planning.assemble import assemble
+from service.planning.lattice import calibrate, target
 from service.planning.losses import Constants, constants
-from service.planning.plan import (
-    GradientDescentSchedule,
-    Guarantee,
-    Plan,
-    Prediction,
-    Price,
-    rounded,
-)
-from service.planning.price import epsilon_alone
+from service.planning.plan import GradientDescentSchedule, Plan, Prediction, rounded
 from service.planning.releases import Repeat
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
@@ -45,37 +37,28 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
     clip = clip_bound(parameters, c, facts)
     X2 = facts.l2 or 1.0
     L, beta = clip * X2, c.smoothness * X2**2
-    delta, units = target(spec, facts)
-    rho = units / UNITS if delta > 0 else (units / UNITS) ** 2 / 2
-    steps = parameters.steps or min(500, max(10, ceil(beta * W * n * sqrt(rho / (2 * d)) / L)))
+    goal = target(spec, facts)
+    balanced = ceil(beta * W * n * sqrt(goal.rho / (2 * d)) / L)
+    steps = parameters.steps or min(500, max(10, balanced))
 
-    lattice, delta, units = calibrate(spec, facts, clip, times=steps)
-    release = Repeat(release=lattice.release(), times=steps)
-    charged = check(release, spec, facts, delta, units)
-    variance = lattice.noise_scale**2 * (1 if delta > 0 else 2)
-    return Plan(
+    lattice = calibrate(goal, facts, clip, times=steps)
+    # KLL Theorem 3.1 with B = N and its constant c2 = 1, per mean
+    paper = L * sqrt(steps * -log(goal.delta)) / (goal.epsilon * n) if goal.delta > 0 else 0.0
+    return assemble(
+        spec,
+        facts,
+        goal,
         algorithm=NAME,
-        spec=spec,
-        facts=facts,
         schedule=GradientDescentSchedule(
             steps=steps, step_size=1 / (beta + spec.ridge), averaged=(steps + 1) // 2
         ),
         lattice=lattice,
-        release=release,
-        price=Price(units=charged, kind=facts.account.kind, order=facts.account.order),
-        guarantee=Guarantee(
-            epsilon=spec.privacy.epsilon,
-            delta=delta,
-            epsilon_alone=epsilon_alone(release, spec.privacy.epsilon, delta),
-        ),
+        release=Repeat(release=lattice.release(), times=steps),
         prediction=Prediction(
             theorem="smooth projected descent with noise: beta W^2/T + d sigma^2/beta",
-            excess_risk=rounded(beta * W**2 / steps + d * variance / n**2 / beta),
-            noise_squared=rounded(steps * d * variance),
-            # KLL Theorem 3.1 with B = N and its constant c2 = 1, per mean
-            paper_noise=rounded(
-                L * sqrt(steps * -log(delta)) / (spec.privacy.epsilon * n) if delta > 0 else 0.0
-            ),
+            excess_risk=rounded(beta * W**2 / steps + d * lattice.variance / n**2 / beta),
+            noise_squared=rounded(steps * d * lattice.variance),
+            paper_noise=rounded(paper),
             our_noise=rounded(lattice.noise_scale / n),
         ),
         gradients=steps * n,

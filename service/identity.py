@@ -1,0 +1,56 @@
+"""The database, the data folder and the master key belong together; started with another one of the
+three, the service refuses.
+
+With another key, data uploaded again would not be recognised and would mint a second budget; with
+another database, folders that no row names would look like leftovers and be swept away.
+"""
+
+import secrets
+from pathlib import Path
+
+from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
+
+from service.config import Settings
+from service.db import Database
+from service.tables import identity
+
+
+class WrongIdentityError(RuntimeError):
+    pass
+
+
+def check_identity(db: Database, settings: Settings) -> None:
+    """Tie the three together on the first start; compare them on every later one."""
+    ours = {
+        "service": _folder_id(settings.data_dir / "service.id"),
+        "master_key": settings.keys.derive("check").hex(),
+    }
+    try:
+        with db.write() as connection:
+            known = {row.name: row.value for row in connection.execute(select(identity))}
+            if not known:
+                rows = [{"name": name, "value": value} for name, value in ours.items()]
+                connection.execute(insert(identity), rows)
+                return
+    except IntegrityError:  # another process was first
+        return check_identity(db, settings)
+    if known["master_key"] != ours["master_key"]:
+        raise WrongIdentityError(
+            "this database was made with another EPSILOND_MASTER_KEY; start with that one."
+        )
+    if known["service"] != ours["service"]:
+        raise WrongIdentityError(
+            f"{settings.data_dir} is the data folder of another database; EPSILOND_DATA_DIR and "
+            "EPSILOND_DATABASE_URL must belong together."
+        )
+
+
+def _folder_id(path: Path) -> str:
+    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    try:
+        with path.open("x") as file:
+            file.write(secrets.token_hex(16))
+    except FileExistsError:
+        pass
+    return path.read_text()

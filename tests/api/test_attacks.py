@@ -1,0 +1,246 @@
+"""Attacks that a hostile reviewer tried, kept so that they keep failing."""
+
+import secrets
+import subprocess
+import threading
+
+import httpx
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from service.client import ApiError
+from service.db import Database
+from service.errors import BudgetExceeded
+from service.identity import WrongIdentityError, check_identity
+from service.jobs.submit import submit
+from service.planning.spec import JobSpec
+from service.tables import jobs
+from tests.harness import ENGINES, Service, fresh_database, job, numbers, numeric_schema, running
+from tests.jobs.test_lifecycle import Office
+
+
+def test_only_the_upload_address_takes_large_bodies(service):
+    """A grant for a principal called "data" also ends in /data."""
+    for path in ("/v1/datasets/x/grants/data", "/v1/jobs/x/data", "/data"):
+        response = httpx.put(f"{service.url}{path}", content=b"x" * (2**20 + 1))
+        assert response.status_code in (404, 413), path
+    assert (
+        httpx.put(
+            f"{service.url}/v1/datasets/x/grants/data", content=b"{" * (2**20 + 1)
+        ).status_code
+        == 413
+    )
+
+
+def test_granting_a_sibling_dataset_does_not_lift_a_share(service):
+    scene = service.scene(epsilon=3.0)
+    scene.owner.grant(scene.dataset, scene.analyst.id, epsilon_cap=0.1)
+    sibling = scene.owner.declare_dataset("v2", numeric_schema(), same_people_as=scene.dataset)[
+        "id"
+    ]
+    scene.owner.upload(sibling, numbers(service.folder, 100, 4))
+    scene.owner.grant(sibling, scene.analyst.id)
+    for dataset in (scene.dataset, sibling):
+        with pytest.raises(ApiError) as refusal:
+            scene.analyst.submit(job(dataset, 1.0))
+        assert refusal.value.code == "analyst_cap_exceeded"
+    scene.owner.grant(sibling, scene.analyst.id, epsilon_cap=None)
+    assert scene.analyst.submit(job(scene.dataset, 1.0))["state"] == "queued"
+
+
+def test_the_same_table_in_another_dress_does_not_mint_a_budget(service, tmp_path):
+    owner = service.person("owner")
+    rng = np.random.default_rng(secrets.randbits(64))
+    x, y = rng.uniform(-1, 1, (50, 2)), rng.integers(0, 2, 50)
+    np.savez(tmp_path / "plain.npz", X=x, y=y)
+    np.savez(tmp_path / "named.npz", x0=x[:, 0], x1=x[:, 1], y=y)
+    lines = [f"{b!r},{label},{a!r}" for (a, b), label in zip(x.tolist(), y, strict=True)]
+    (tmp_path / "moved.csv").write_text("x1,y,x0\n" + "\n".join(reversed(lines)))
+    (tmp_path / "renamed.csv").write_text("b,label,a\n" + "\n".join(lines))
+    renamed = {
+        "columns": [
+            {"name": "a", "kind": "unbounded"},
+            {"name": "b", "kind": "numeric", "lower": -9, "upper": 9},
+        ],
+        "label": {"name": "label", "kind": "binary", "positive": "1", "negative": "0"},
+    }
+    lineages = set()
+    for name, schema in (
+        ("plain.npz", numeric_schema(2)),
+        ("named.npz", numeric_schema(2)),
+        ("moved.csv", numeric_schema(2)),
+        ("renamed.csv", renamed),
+    ):
+        dataset = owner.declare_dataset(name, schema)["id"]
+        lineages.add(owner.upload(dataset, tmp_path / name)["lineage"])
+        owner.delete_data(dataset)
+    assert len(lineages) == 1
+
+
+def test_a_list_cursor_does_not_confirm_foreign_ids(service):
+    scene, other = service.scene(), service.scene()
+    foreign = other.analyst.submit(job(other.dataset))["id"]
+    for path, cursor in (("/v1/jobs", foreign), ("/v1/datasets", other.dataset)):
+        for after in (cursor, cursor[:-1] + "0"):
+            with pytest.raises(ApiError) as refusal:
+                scene.analyst.request("GET", path, params={"starting_after": after})
+            assert refusal.value.code == "not_found"
+
+
+def test_odd_characters_and_numbers_are_refused_alike_on_both_engines(service):
+    scene = service.scene()
+    key = {"Authorization": f"Bearer {scene.owner.key}"}
+    for path, status in (
+        (f"/v1/datasets/{scene.dataset}%00", 404),
+        ("/v1/jobs/job_%00", 404),
+        ("/v1/jobs?dataset=%00", 404),
+        ("/v1/jobs?starting_after=%00", 404),
+        (f"/v1/datasets/{scene.dataset}/ledger?starting_after=99999999999999999999", 422),
+        (f"/v1/datasets/{scene.dataset}/audit?starting_after=99999999999999999999", 422),
+        ("/v1/datasets/..%2f..%2fetc", 404),
+    ):
+        response = httpx.get(f"{service.url}{path}", headers=key)
+        assert response.status_code == status, path
+        assert response.headers["content-type"] == "application/problem+json"
+    for body in (
+        {"name": "nul \0", "schema": numeric_schema()},
+        {"name": "n", "schema": numeric_schema(), "same_people_as": "ds_\0"},
+    ):
+        response = httpx.post(f"{service.url}/v1/datasets", json=body, headers=key)
+        assert response.status_code == 422
+    with pytest.raises(ApiError) as refusal:
+        scene.owner.submit(job("ds_\0"))
+    assert refusal.value.code == "invalid_request"
+
+
+def test_an_expiring_key_makes_none_that_outlive_it(service):
+    person = service.person("analyst")
+    short = person.add_key(expires_days=1)
+    heir = service.client(short["key"]).add_key(expires_days=400)
+    assert heir["expires_at"] == short["expires_at"]
+    rotated = service.client(heir["key"]).rotate_key(heir["id"])
+    assert rotated["expires_at"] == short["expires_at"]
+
+
+def test_rotating_one_key_many_times_at_once_leaves_one_heir(service):
+    person = service.person("analyst")
+    extra = person.add_key()["id"]
+    outcomes = at_once(6, lambda: person.rotate_key(extra)["id"])
+    assert sorted(map(type, outcomes), key=str) == sorted([str] + [ApiError] * 5, key=str)
+
+
+def test_granting_at_once_grants_once(service):
+    scene = service.scene()
+    analyst = service.person("analyst")
+    outcomes = at_once(6, lambda: scene.owner.grant(scene.dataset, analyst.id)["principal"])
+    assert outcomes == [analyst.id] * 6
+
+
+def at_once(count, action):
+    """The outcomes of the same action from many threads; an ApiError is an outcome too."""
+    outcomes, barrier = [], threading.Barrier(count)
+
+    def attempt():
+        barrier.wait()
+        try:
+            outcomes.append(action())
+        except ApiError as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def test_a_repeated_request_is_replayed_although_it_took_the_last_room(db, tmp_path):
+    office = Office(db, tmp_path)
+    spec = JobSpec.model_validate(job(office.dataset, 0.99))
+    outcomes, barrier = [], threading.Barrier(4)
+
+    def attempt():
+        barrier.wait()
+        try:
+            done = submit(
+                office.db,
+                office.settings,
+                authorise=lambda connection: None,
+                principal_id=office.owner,
+                spec=spec,
+                metadata={},
+                idempotency_key="one",
+            )
+            outcomes.append(done.replayed)
+        except BudgetExceeded as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [False, True, True, True]
+    with office.db.read() as connection:
+        assert len(connection.execute(select(jobs)).all()) == 1
+
+
+def test_a_grant_revoked_during_submission_stops_it(db, tmp_path):
+    office = Office(db, tmp_path)
+    asked = []
+
+    def authorise(connection):
+        asked.append(connection)
+        if len(asked) == 2:
+            raise PermissionError
+
+    with pytest.raises(PermissionError):
+        submit(
+            office.db,
+            office.settings,
+            authorise=authorise,
+            principal_id=office.owner,
+            spec=JobSpec.model_validate(job(office.dataset)),
+            metadata={},
+        )
+    assert office.money() == (0, 0)
+
+
+def test_jobs_are_accepted_while_the_embedded_worker_is_dead(tmp_path):
+    with running("embedded", tmp_path) as service:
+        scene = service.scene()
+        for _ in range(3):
+            subprocess.run(
+                ["pkill", "-9", "-P", str(service.processes["api"].pid), "-f", "workers.local"],
+                check=False,
+            )
+            submitted = [scene.analyst.submit(job(scene.dataset, 0.01))["id"] for _ in range(3)]
+            for job_id in submitted:
+                assert scene.analyst.wait(job_id)["state"] == "succeeded"
+        assert "Exception in thread" not in service.log.read_text()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_database_folder_and_master_key_belong_together(engine, tmp_path):
+    kind = "sqlite" if engine == "embedded" else "postgresql"
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with (
+        fresh_database(kind, tmp_path / "one") as url,
+        fresh_database(kind, tmp_path / "two") as other,
+    ):
+        first = Service("embedded", tmp_path / "one", url)
+        check_identity(first.db, first.settings)
+        check_identity(first.db, first.settings)
+        wrong_key = Service("embedded", tmp_path / "one", url, master_key="11" * 32)
+        with pytest.raises(WrongIdentityError, match="MASTER_KEY"):
+            check_identity(wrong_key.db, wrong_key.settings)
+        second = Service("embedded", tmp_path / "two", other)
+        check_identity(second.db, second.settings)
+        swapped = Database(url)
+        with pytest.raises(WrongIdentityError):
+            check_identity(swapped, second.settings)
+        for database in (first.db, wrong_key.db, second.db, swapped):
+            database.dispose()
