@@ -1,0 +1,137 @@
+"""Exact noise on the integers, from random words alone.
+
+A sampler reads 64-bit words and compares them; no floating-point number occurs, so none decides an
+outcome, and every probability is exactly what it says.
+
+Real-valued deviates are strings of 64-bit digits of which only the needed ones are ever drawn. The
+compiled samplers (real.py) work with first digits. Where two are equal (once in 2^64 comparisons)
+they stop in front of that sample, and digits.py makes it with as many digits as it takes: the same
+algorithm on the same words, in Python. So nothing is truncated, at the speed of the common case.
+
+Normal: Karney 2016, "Sampling exactly from the normal distribution", algorithm N, gives an integer k
+and a uniform string x such that k + x is distributed exactly like |N(0, 1)|; rounding 2^bits (k + x)
+to the nearest integer needs only the first bits + 1 binary digits of x. Laplace: von Neumann 1951, the
+same for Exp(1). Why rounding costs nothing: for an integer q, q + round(Z) = round(q + Z), which is
+post-processing of the continuous mechanism.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.randomness import Stream
+from workers.samplers.digits import slow_laplace, slow_normal
+from workers.samplers.real import TIED, fill_laplace, fill_normal
+from workers.samplers.whole import fill_choice, fill_discrete_laplace, fill_swaps, fill_uniform
+
+_BITS_MAX = 62
+
+
+def rounded_normal(stream: Stream, count: int, bits: int) -> NDArray[np.int64]:
+    """`count` independent integers, each the correct rounding of 2^bits N(0, 1)."""
+    return _real(fill_normal, slow_normal, stream, count, bits, words_each=18)
+
+
+def rounded_laplace(stream: Stream, count: int, bits: int) -> NDArray[np.int64]:
+    """`count` independent integers, each the correct rounding of a Laplace of scale 2^bits."""
+    return _real(fill_laplace, slow_laplace, stream, count, bits, words_each=8)
+
+
+def discrete_laplace(stream: Stream, count: int, over: int, under: int) -> NDArray[np.int64]:
+    """`count` independent integers with P(z) proportional to exp(-|z| under/over): scale over/under.
+
+    Canonne, Kamath and Steinke 2020, algorithm 2.
+    """
+    if not (0 < over < 2**31 and 0 < under < 2**31):
+        raise ValueError("the scale must be a ratio of positive integers below 2^31")
+    return _whole(fill_discrete_laplace, stream, count, words_each=16, parameters=(over, under))
+
+
+def uniform_integers(stream: Stream, count: int, bound: int) -> NDArray[np.int64]:
+    """`count` independent integers, uniform on [0, bound)."""
+    if not 0 < bound < 2**63:
+        raise ValueError("the bound must be positive and below 2^63")
+    return _whole(fill_uniform, stream, count, words_each=2, parameters=(bound,))
+
+
+def permutation(stream: Stream, count: int) -> NDArray[np.int64]:
+    """A uniform permutation of range(count): Fisher and Yates, with exact uniform integers."""
+    order = np.arange(count, dtype=np.int64)
+    _whole(fill_swaps, stream, max(0, count - 1), words_each=2, parameters=(order,))
+    return order
+
+
+def choose(stream: Stream, scores: NDArray[np.int64], scale: int) -> int:
+    """The exponential mechanism: index v with probability proportional to exp(-scores[v]/scale).
+
+    By rejection: a uniform candidate, kept with probability exp(-(score - best)/scale). The number of
+    tries, at most len(scores) in expectation, depends on the scores.
+    """
+    if scores.size == 0 or not 0 < scale < 2**31:
+        raise ValueError("needs candidates, and a scale that is a positive integer below 2^31")
+    if int(scores.max()) - int(scores.min()) >= 2**63:
+        raise ValueError("the scores' range must stay below 2^63")
+    excess = scores.astype(np.int64) - scores.min()
+    return int(_whole(fill_choice, stream, 1, 64 + 8 * scores.size, (excess, scale))[0])
+
+
+class _Words:
+    """The words of a stream that are not used up yet."""
+
+    def __init__(self, stream: Stream, count: int) -> None:
+        self._stream = stream
+        self.left = stream.words(count)
+
+    def use(self, count: int) -> None:
+        self.left = self.left[count:]
+
+    def more(self, count: int) -> None:
+        self.left = np.concatenate([self.left, self._stream.words(count)])
+        self.left.flags.writeable = False  # like the first ones: one compiled version serves both
+
+    def draw(self) -> int:
+        if self.left.size == 0:
+            self.more(64)
+        word = int(self.left[0])
+        self.use(1)
+        return word
+
+
+def _real(  # type: ignore[no-untyped-def]
+    fill, slow: Callable[[Callable[[], int], int], int], stream: Stream, count, bits, words_each
+) -> NDArray[np.int64]:
+    """Fill an array with rounded deviates. A sample that lacked words or digits is begun again from
+    its first word, so nothing is conditioned on how long a sample took."""
+    if not 1 <= bits <= _BITS_MAX:
+        raise ValueError(f"bits must be from 1 to {_BITS_MAX}")
+    out = np.empty(count, dtype=np.int64)
+    words = _Words(stream, words_each * count + 64)
+    done = 0
+    while done < count:
+        made, used, reason = fill(words.left, out[done:], bits)
+        done += made
+        words.use(used)
+        if reason == TIED:
+            out[done] = slow(words.draw, bits)
+            done += 1
+        elif done < count:
+            words.more(words_each * (count - done) + 64)
+    return out
+
+
+def _whole(  # type: ignore[no-untyped-def]
+    fill, stream: Stream, count: int, words_each: int, parameters: tuple[Any, ...]
+) -> NDArray[np.int64]:
+    """Fill an array with integers whose sampler needs no digits beyond the first."""
+    out = np.empty(count, dtype=np.int64)
+    words = _Words(stream, words_each * count + 64)
+    done = 0
+    while done < count:
+        made, used = fill(words.left, out, done, *parameters)
+        done += made
+        words.use(used)
+        if done < count:
+            words.more(words_each * (count - done) + 64)
+    return out
