@@ -4,7 +4,7 @@ PORT ?= 8000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint bench-overhead openapi
+.PHONY: help demo test serve lint audit bench-overhead openapi
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -20,6 +20,9 @@ serve: ## the service on this machine; make serve DATA=dir PORT=8000
 
 lint: ## ruff and mypy
 	@python3 tools/dev.py lint
+
+audit: ## the auditor with ten times the rounds
+	@EPSILOND_AUDIT_ROUNDS=70000 python3 tools/dev.py run -- python -m pytest tests/audit -s --timeout 0 $(ARGS)
 
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)

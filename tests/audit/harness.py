@@ -32,15 +32,16 @@ from workers.randomness import Randomness
 FAMILY = 1e-6
 SELECTION = 0.25  # of the rounds choose the threshold, the rest test it
 
+Score = Callable[[float, float], float]  # (fpr, fnr) -> the privacy parameter that they refute
+
 Rows = tuple[NDArray[np.generic], NDArray[np.float64]]
-Statistic = Callable[["Round"], float]
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one run let out: every noisy sum in lattice units, and the weights."""
+    """What one run let out: every noisy sum, in lattice units with its rows, and the weights."""
 
-    sums: list[NDArray[np.float64]]
+    sums: list[tuple[range, NDArray[np.float64]]]
     weights: NDArray[np.float64]
 
 
@@ -48,14 +49,30 @@ class Round:
 class Game:
     plan: Plan
     worlds: tuple[Rows, Rows]
-    direction: NDArray[np.float64]  # of the canary, a unit vector
+    position: int  # the canary's row
+    direction: NDArray[
+        np.float64
+    ]  # of its gradient, a unit vector in the norm of the Plan's lattice
 
     def white(self, played: Round) -> float:
-        """The optimal statistic for a canary that adds +c or -c to every sum."""
-        return float(sum(self.direction @ total for total in played.sums))
+        """The log-likelihood ratio, up to a factor, if the canary adds +c or -c to every sum that
+        contains its row: no statistic of the sums tells more."""
+        lattice = self.plan.lattice
+        canary = lattice.contribution_units * self.direction
+        seen = [total for rows, total in played.sums if self.position in rows]
+        if lattice.noise == "gaussian":
+            return float(sum(canary @ total for total in seen))
+        return float(sum((np.abs(t + canary) - np.abs(t - canary)).sum() for t in seen))
 
     def black(self, played: Round) -> float:
+        """All that an analyst gets."""
         return float(self.direction @ played.weights)
+
+    def cancelling(self, played: Round) -> float:
+        """A sum with the canary less one without it: their noise is independent, or it cancels."""
+        with_it = [total for rows, total in played.sums if self.position in rows]
+        without = [total for rows, total in played.sums if self.position not in rows]
+        return float(self.direction @ (with_it[0] - (without[0] if without else 0.0)))
 
 
 class Spy(NoisySums):
@@ -63,11 +80,11 @@ class Spy(NoisySums):
 
     def __init__(self, plan: Plan, rows: Rows, randomness: Randomness) -> None:
         super().__init__(plan, *rows, randomness)
-        self.seen: list[NDArray[np.float64]] = []
+        self.seen: list[tuple[range, NDArray[np.float64]]] = []
 
     def __call__(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
         released = super().__call__(weights, start, stop)
-        self.seen.append(released / self._plan.lattice.step)
+        self.seen.append((range(start, stop), released / self._plan.lattice.step))
         return released
 
 
@@ -82,45 +99,61 @@ def play(game: Game, world: int, noise_key: bytes, spy: type[Spy] = Spy) -> Roun
     return Round(sums=sums.seen, weights=weights)
 
 
-def statistics(
-    game: Game, statistic: Statistic, name: str, rounds: int, spy: type[Spy] = Spy
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The statistic over `rounds` runs in each world."""
-    zero, one = (
-        np.array([statistic(play(game, world, key(name, world, i), spy)) for i in range(rounds)])
-        for world in (0, 1)
-    )
-    return zero, one
+@dataclass(frozen=True)
+class Finding:
+    """Lower bounds on what each statistic achieved, and whether all sums were on the lattice."""
+
+    white: float
+    black: float
+    cancelling: float
+    on_lattice: bool
+
+    @property
+    def worst(self) -> float:
+        return max(self.white, self.black, self.cancelling)
 
 
-def rates(zero: NDArray[np.float64], one: NDArray[np.float64], alpha: float) -> tuple[float, float]:
-    """Upper confidence bounds (fpr, fnr), both valid with probability at least 1 - alpha, of the
-    test "world one iff the statistic exceeds a threshold"; oriented by the selection part."""
+def attack(game: Game, name: str, rounds: int, alpha: float, spy: type[Spy] = Spy) -> Finding:
+    """Play the game in both worlds; bounds on mu (Gaussian noise) or epsilon (Laplace noise)."""
+    played = [
+        [play(game, world, key(name, world, i), spy) for i in range(rounds)] for world in (0, 1)
+    ]
+    bounds = []
+    for statistic in (game.white, game.black, game.cancelling):
+        zero, one = (np.array([statistic(r) for r in world]) for world in played)
+        bounds.append(lower_bound(zero, one, alpha / 3, score_of(game.plan)))
+    return Finding(*bounds, on_lattice=all(on_lattice(r) for world in played for r in world))
+
+
+def on_lattice(played: Round) -> bool:
+    """Whether every sum is a vector of integers, as far as a float64 can tell. Noise off the lattice
+    betrays the data by its last bits, which no trade-off curve of these statistics would show."""
+    return all(bool((np.abs(s - np.rint(s)) < 1e-3).all()) for _, s in played.sums)
+
+
+def score_of(plan: Plan) -> Score:
+    return mu_of if plan.lattice.noise == "gaussian" else epsilon_of
+
+
+def lower_bound(
+    zero: NDArray[np.float64], one: NDArray[np.float64], alpha: float, score: Score
+) -> float:
+    """What the test "world one iff the statistic exceeds a threshold" proves, wrongly with probability
+    at most alpha. Threshold and orientation are chosen on the selection part."""
     cut = int(len(zero) * SELECTION)
     sign = 1.0 if np.median(one[:cut]) >= np.median(zero[:cut]) else -1.0
     zero, one = sign * zero, sign * one
-    candidates = np.quantile(np.concatenate([zero[:cut], one[:cut]]), np.linspace(0.02, 0.98, 97))
     tests = len(zero) - cut
+    chosen = np.concatenate([zero[:cut], one[:cut]])
 
-    def bounds(a: NDArray[np.float64], b: NDArray[np.float64], threshold: float, count: int):
-        false_positives, false_negatives = int((a > threshold).sum()), int((b <= threshold).sum())
-        return (
-            clopper_pearson_upper(false_positives, count, alpha / 2),
-            clopper_pearson_upper(false_negatives, count, alpha / 2),
-        )
+    def proved(a: NDArray[np.float64], b: NDArray[np.float64], threshold: float) -> float:
+        # the selection part is scored as if it had as many rounds as the test part
+        counts = (round(tests * float(np.mean(hit))) for hit in (a > threshold, b <= threshold))
+        return score(*(clopper_pearson_upper(count, tests, alpha / 2) for count in counts))
 
-    # the selection part scores a threshold as if it had as many rounds as the test part will have
-    scale = tests / cut
-    best = max(
-        candidates,
-        key=lambda t: mu_of(
-            *(
-                clopper_pearson_upper(round(scale * k), tests, alpha / 2)
-                for k in ((zero[:cut] > t).sum(), (one[:cut] <= t).sum())
-            )
-        ),
-    )
-    return bounds(zero[cut:], one[cut:], float(best), tests)
+    candidates = np.quantile(chosen, np.linspace(0.01, 0.99, 99))
+    threshold = max(candidates, key=lambda t: proved(zero[:cut], one[:cut], t))
+    return proved(zero[cut:], one[cut:], threshold)
 
 
 def clopper_pearson_upper(successes: int, trials: int, alpha: float) -> float:
@@ -137,21 +170,18 @@ def mu_of(fpr: float, fnr: float) -> float:
 
 
 def epsilon_of(fpr: float, fnr: float) -> float:
-    """The pure epsilon that the rates refute anything below of."""
-    candidates = [
-        log((1 - fnr) / fpr) if fpr > 0 else 0.0,
-        log((1 - fpr) / fnr) if fnr > 0 else 0.0,
-    ]
-    return max(0.0, *candidates)
+    """The epsilon below which no pure mechanism has rates as low as these."""
+    if fpr >= 1 or fnr >= 1:
+        return 0.0
+    return max(0.0, log((1 - fnr) / fpr), log((1 - fpr) / fnr))
 
 
-def claimed_mu(plan: Plan) -> float:
-    mu_squared = plan.release.gaussian()
-    assert mu_squared is not None
-    return sqrt(mu_squared)
-
-
-def claimed_epsilon(plan: Plan) -> float:
+def claim(plan: Plan) -> float:
+    """What was paid for: mu for Gaussian noise, epsilon for Laplace noise."""
+    if plan.lattice.noise == "gaussian":
+        mu_squared = plan.release.gaussian()
+        assert mu_squared is not None
+        return sqrt(mu_squared)
     epsilon = plan.release.pure()
     assert epsilon is not None
     return float(epsilon)

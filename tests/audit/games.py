@@ -1,0 +1,57 @@
+"""The worst neighbouring datasets that we know how to build, one game per algorithm and storage.
+
+Every record is zero but one, the canary: as large as its bound allows, along one direction, with one
+label in world zero and the other in world one, so that its gradient is +C in one and -C in the other.
+A clip well below the loss's own derivative keeps it at its bound wherever the run wanders.
+"""
+
+import numpy as np
+
+from service.planning.catalog import plan
+from service.planning.price import AccountTerms
+from service.planning.spec import Facts, JobSpec
+from tests.audit.harness import Game
+
+ROWS, COLUMNS = 12, 3
+
+
+def facts(storage, delta):
+    fixed = {"feature_step": 1 / 4095, "linf_units": 4095, "l2_units": 4095}
+    return Facts.model_validate(
+        {
+            "rows": ROWS,
+            "columns": COLUMNS,
+            "storage": storage,
+            "label": "binary",
+            "account": AccountTerms.for_ceiling(30.0, delta),
+            **(fixed if storage == "fixed" else {}),
+        }
+    )
+
+
+def game(algorithm, storage="fixed", *, epsilon, delta, steps, loss="logistic", position=0):
+    """A Plan for (epsilon, delta) and the two worlds, with the canary at a row's position."""
+    spec = JobSpec.model_validate(
+        {
+            "dataset": "ds_audit",
+            "algorithm": algorithm,
+            "loss": loss,
+            "set": {"radius": 0.5},
+            "ridge": 0.1,
+            "privacy": {"epsilon": epsilon, "delta": delta},
+            "parameters": {"steps": steps, "clip": 0.05},
+        }
+    )
+    made = plan(spec, facts(storage, delta))
+    # where the bound on a row is one on its l2 norm, its l1 norm is largest along the diagonal
+    corner = delta == 0 and storage == "fixed"
+    row = np.ones(COLUMNS) / np.sqrt(COLUMNS) if corner else np.array([1.0, 0.0, 0.0])
+    worlds = []
+    for label in (1.0, -1.0):
+        x = np.zeros((ROWS, COLUMNS), dtype=np.int16 if storage == "fixed" else np.float64)
+        x[position] = 4095 * row if storage == "fixed" else row
+        y = np.ones(ROWS)
+        y[position] = label
+        worlds.append((x, y))
+    norm = np.abs(row).sum() if delta == 0 else 1.0
+    return Game(plan=made, worlds=(worlds[0], worlds[1]), position=position, direction=-row / norm)

@@ -1,0 +1,146 @@
+"""Proof that the auditor can fail: each privacy bug that we fear, built here and caught.
+
+A mutant is what the code would be with one mistake; it exists only in this file. It is caught when
+some lower bound exceeds the claim, or when a sum is off the lattice."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from tests.audit.games import game
+from tests.audit.harness import (
+    FAMILY,
+    Spy,
+    attack,
+    claim,
+    key,
+    lower_bound,
+    mu_of,
+    play,
+)
+from workers.execute import RUNS
+from workers.progress import Progress
+from workers.randomness import Randomness
+
+ROUNDS = 1500
+
+
+def with_lattice(plan, **changes):
+    """The Plan as a wrong worker would run it; what is claimed stays the true one's."""
+    return plan.model_copy(update={"lattice": plan.lattice.model_copy(update=changes)})
+
+
+class HalfNoise(Spy):
+    def __init__(self, plan, rows, randomness):
+        super().__init__(with_lattice(plan, bits=plan.lattice.bits - 1), rows, randomness)
+
+
+class NoClipping(Spy):
+    def __init__(self, plan, rows, randomness):
+        super().__init__(with_lattice(plan, derivative_units=2**40), rows, randomness)
+
+
+class SensitivityWithoutTheTwo(Spy):
+    """Calibrated as if a replaced record moved the sum by c: one may then be twice as large."""
+
+    def __init__(self, plan, rows, randomness):
+        lattice = plan.lattice
+        changes = {"derivative_units": 2 * lattice.derivative_units, "step": lattice.step / 2}
+        super().__init__(with_lattice(plan, **changes), rows, randomness)
+
+
+class OneStreamForAllSteps(Spy):
+    def __call__(self, weights, start, stop):
+        self._released = 0
+        return super().__call__(weights, start, stop)
+
+
+class OneBatchTwice(Spy):
+    """Batches that overlap although the Plan says that they are disjoint."""
+
+    def __call__(self, weights, start, stop):
+        return super().__call__(weights, 0, stop - start)
+
+
+class FloatNoise(Spy):
+    def __call__(self, weights, start, stop):
+        total = self.exact_sum(weights, start, stop)
+        rng = np.random.default_rng(len(self.seen))
+        noisy = total + rng.normal(size=total.size) * 2.0**self._plan.lattice.bits
+        self.seen.append((range(start, stop), noisy))
+        return noisy * self._plan.lattice.step
+
+
+MUTANTS = [
+    (HalfNoise, "gradient-descent", "logistic"),
+    (HalfNoise, "clipped-sgd", "logistic"),
+    (NoClipping, "gradient-descent", "squared"),
+    (SensitivityWithoutTheTwo, "gradient-descent", "logistic"),
+    (SensitivityWithoutTheTwo, "clipped-sgd", "squared"),
+    (OneStreamForAllSteps, "clipped-sgd", "logistic"),
+    (OneBatchTwice, "clipped-sgd", "logistic"),
+    (FloatNoise, "gradient-descent", "logistic"),
+]
+ALPHA = FAMILY / (len(MUTANTS) + 2)
+
+
+@pytest.mark.parametrize(("mutant", "algorithm", "loss"), MUTANTS)
+def test_the_mutant_is_caught(mutant, algorithm, loss):
+    target = game(algorithm, epsilon=11.0, delta=1e-6, steps=3, loss=loss)
+    found = attack(target, f"mutant {mutant.__name__} {algorithm}", ROUNDS, ALPHA, mutant)
+    assert found.worst > claim(target.plan) or not found.on_lattice
+    honest = attack(target, f"honest {mutant.__name__} {algorithm}", 300, ALPHA)
+    assert honest.worst <= claim(target.plan) and honest.on_lattice
+
+
+def two_jobs(first, second, world, number, randomness):
+    """The first sums of two jobs on the same data."""
+    sums = []
+    for target in (first, second):
+        spy = Spy(target.plan, target.worlds[world], randomness(target, number, world))
+        RUNS[target.plan.algorithm](target.plan, spy, Progress())
+        sums.append(spy.seen[0][1])
+    return sums
+
+
+def test_one_key_for_two_jobs_is_caught():
+    """Were the Plan not in the key, two jobs under one key would share their noise, and a sum with the
+    canary less one without it would show it bare."""
+    first, second = (
+        game("clipped-sgd", epsilon=11.0, delta=1e-6, steps=steps, position=5) for steps in (3, 2)
+    )
+    paid = sqrt(claim(first.plan) ** 2 + claim(second.plan) ** 2)
+
+    def bound(randomness):
+        worlds = []
+        for world in (0, 1):
+            pairs = [two_jobs(first, second, world, i, randomness) for i in range(ROUNDS)]
+            worlds.append(np.array([float(first.direction @ (b - a)) for a, b in pairs]))
+        return lower_bound(*worlds, ALPHA, mu_of)
+
+    assert bound(lambda game, i, world: Randomness(key("two", world, i), "no plan")) > paid
+    honest = bound(lambda game, i, world: Randomness(key("two", world, i), game.plan.digest()))
+    assert honest <= paid
+
+
+def test_a_retry_that_draws_fresh_noise_is_caught():
+    """Two answers to one job average the noise away; the same noise twice says nothing new."""
+    target = game("gradient-descent", epsilon=11.0, delta=1e-6, steps=1)
+    paid = claim(target.plan)
+
+    def bound(fresh):
+        worlds = []
+        for world in (0, 1):
+            totals = [
+                sum(
+                    target.white(play(target, world, key(f"retry {fresh * attempt}", world, i)))
+                    for attempt in (0, 1)
+                )
+                for i in range(4 * ROUNDS)
+            ]
+            worlds.append(np.array(totals))
+        return lower_bound(*worlds, ALPHA, mu_of)
+
+    assert bound(fresh=1) > paid
+    assert bound(fresh=0) <= paid
