@@ -1,17 +1,28 @@
 """A dataset as the algorithms see it: rows by position, and noisy sums over them."""
 
+import mmap
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
+from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_float
 from workers.kernels.losses import CODES
 from workers.randomness import Randomness, Use
 from workers.samplers import rounded_laplace, rounded_normal
 
-BLOCK_ROWS = 8192
+BLOCK_BYTES = 8 << 20
+RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by block, as it is read
+_THREADED = 1 << 18  # entries from which a second thread pays for itself
+
+Sum = NDArray[np.int64]
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -42,6 +53,7 @@ class NoisySums:
             raise WrongDataError
         self._plan, self._randomness = plan, randomness
         self._x, self._y = read_only(x), read_only(y)
+        self._file = getattr(x, "_mmap", None) if x.nbytes > RESIDENT_BYTES else None
         self._released = 0
 
     def __call__(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
@@ -54,29 +66,100 @@ class NoisySums:
         noise = sampler(stream, total.size, lattice.bits)
         return (total + noise).astype(np.float64) * lattice.step
 
-    def exact_sum(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.int64]:
-        """The sum before noise: for the line above, and for tests that attack its sensitivity."""
-        lattice, facts = self._plan.lattice, self._plan.facts
-        loss = CODES[self._plan.spec.loss.kind]
-        total = np.zeros(facts.columns, dtype=np.int64)
-        for low in range(start, stop, BLOCK_ROWS):
-            block = slice(low, min(low + BLOCK_ROWS, stop))
-            x, y = np.ascontiguousarray(self._x[block]), self._y[block]
-            if lattice.derivative_units is not None:
-                assert facts.feature_step is not None
-                scale = facts.feature_step / lattice.step  # derivative units per unit of derivative
-                add_fixed(
-                    total, x, y, weights * facts.feature_step, loss, scale, lattice.derivative_units
-                )
-            else:
-                add_float(
-                    total,
-                    x,
-                    y,
-                    weights,
-                    loss,
-                    lattice.clip,
-                    lattice.contribution_units,
-                    lattice.norm == "l1",
-                )
+    def exact_sum(self, weights: NDArray[np.float64], start: int, stop: int) -> Sum:
+        """The sum before noise: for the line above, and for tests that attack its sensitivity.
+
+        Integer addition does not mind in which order, so any number of threads gives the same bits.
+        """
+        add = self._fixed(weights) if self._plan.facts.storage == "fixed" else self._float(weights)
+        threads = thread_count() if (stop - start) * weights.size >= _THREADED else 1
+        share = -(-(stop - start) // threads)
+        parts = [range(low, min(low + share, stop)) for low in range(start, stop, share)]
+        run = pool().map if threads > 1 else map
+        totals = run(lambda rows: self._sum_blocks(add, rows), parts)
+        return np.asarray(np.sum(list(totals), axis=0, dtype=np.int64))
+
+    def _sum_blocks(self, add: Callable[[NDArray[Any], NDArray[Any]], Sum], rows: range) -> Sum:
+        """The sum over a range of rows, in blocks that need not stay in memory."""
+        size = max(16, BLOCK_BYTES // self._x[0].nbytes // 16 * 16)
+        total = np.zeros(self._plan.facts.columns, dtype=np.int64)
+        for low in range(rows.start, rows.stop, size):
+            high = min(low + size, rows.stop)
+            total += add(self._x[low:high], self._y[low:high])
+            if self._file is not None:
+                self._forget(low, high)
         return total
+
+    def _fixed(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any], NDArray[Any]], Sum]:
+        lattice, facts = self._plan.lattice, self._plan.facts
+        if facts.feature_step is None or facts.l2_units is None or lattice.derivative_units is None:
+            raise WrongDataError
+        if lattice.derivative_units > DERIVATIVE_UNITS:  # multipliers are int16
+            raise WrongDataError
+        units, per_unit = integer_weights(weights, facts.l2_units)
+        loss = CODES[self._plan.spec.loss.kind]
+        scale = facts.feature_step / lattice.step  # derivative units per unit of derivative
+        bound = lattice.derivative_units
+        margin_step = min(facts.feature_step * per_unit, 1e30)  # margins are single precision
+        fast = madd.AVAILABLE and weights.size >= madd.LANES
+        places = madd.places(weights.size) if fast else np.arange(weights.size)
+        padded = np.zeros(-(-weights.size // madd.LANES) * madd.LANES if fast else weights.size)
+        padded[places] = units
+        padded = read_only(padded.astype(np.int16))
+
+        def add(x: NDArray[Any], y: NDArray[Any]) -> Sum:
+            total = np.zeros(padded.size, dtype=np.int64)
+            labels = read_only(y.astype(np.float32))
+            f = np.float32
+            add_fixed(total, x, labels, padded, f(margin_step), loss, f(scale), f(bound), fast)
+            return total[places]
+
+        return add
+
+    def _float(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any], NDArray[Any]], Sum]:
+        lattice = self._plan.lattice
+        loss = CODES[self._plan.spec.loss.kind]
+        bound, use_l1 = lattice.contribution_units, lattice.norm == "l1"
+
+        def add(x: NDArray[Any], y: NDArray[Any]) -> Sum:
+            total = np.zeros(weights.size, dtype=np.int64)
+            add_float(total, x, y, weights, loss, lattice.clip, bound, use_l1)
+            return total
+
+        return add
+
+    def _forget(self, low: int, high: int) -> None:
+        """Let the kernel drop the pages of rows [low, high) that no other rows share."""
+        row_bytes = self._x[0].nbytes
+        offset = self._x.base.offset if isinstance(self._x.base, np.memmap) else 0
+        begin = -(-(offset + low * row_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = (offset + high * row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if end > begin and self._file is not None:
+            self._file.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+
+
+def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArray[Any], float]:
+    """The weights as integers of at most 15 bits, and what one unit is worth.
+
+    Scaled so that ||units||_2 l2_units < 2^31: by Cauchy and Schwarz no margin, nor any part of one,
+    leaves int32. Gradients are thus evaluated at weights rounded to about 2^-15 of the largest; the
+    weights are a function of earlier releases, so rounding them is nobody's privacy.
+    """
+    largest = float(np.abs(weights).max())
+    if largest == 0.0:
+        return np.zeros(weights.size), 1.0
+    scaled = weights / largest
+    room = (2**31 - 1) / l2_units - np.sqrt(weights.size)  # rounding adds at most sqrt(d)/2
+    units_max = min(2**15 - 1, room / float(np.linalg.norm(scaled)))
+    return np.rint(scaled * units_max), largest / units_max
+
+
+def thread_count() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def pool() -> ThreadPoolExecutor:
+    """Threads of our own around kernels that release the interpreter's lock: numba's layers either
+    abort when entered twice or do not survive a fork."""
+    return ThreadPoolExecutor(thread_count(), thread_name_prefix="epsilond-kernel")

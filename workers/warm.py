@@ -5,17 +5,43 @@ numba's cache is keyed by CPU and cannot be shipped; a worker that starts warm n
 
 import numpy as np
 
-from workers.data import read_only
-from workers.kernels.gradients import add_fixed, add_float
-from workers.kernels.losses import LOGISTIC
-from workers.randomness import Randomness, Use
-from workers.samplers import rounded_laplace, rounded_normal
+from service.planning.catalog import plan
+from service.planning.price import AccountTerms
+from service.planning.spec import Facts, JobSpec
+from workers.data import NoisySums
+from workers.randomness import Randomness
+
+_ROWS, _COLUMNS = 20, 17
 
 
 def warm() -> None:
-    randomness = Randomness(bytes(32), "warm")
-    rounded_normal(randomness.stream(Use.NOISE, 0), 2, 20)
-    rounded_laplace(randomness.stream(Use.NOISE, 1), 2, 20)
-    total, w, y = np.zeros(2, dtype=np.int64), np.zeros(2), read_only(np.ones(2))
-    add_fixed(total, read_only(np.ones((2, 2), dtype=np.int16)), y, w, LOGISTIC, 1.0, 1)
-    add_float(total, read_only(np.ones((2, 2))), y, w, LOGISTIC, 1.0, 1, False)
+    """One tiny release of every kind: rows of either storage, noise of either kind."""
+    for storage, dtype in (("fixed", np.int16), ("float64", np.float64)):
+        scales = {"feature_step": 1e-3, "linf_units": 4095, "l2_units": 4095}
+        for delta in (1e-6, 0.0):
+            facts = Facts.model_validate(
+                {
+                    "rows": _ROWS,
+                    "columns": _COLUMNS,
+                    "storage": storage,
+                    "label": "binary",
+                    "account": AccountTerms.for_ceiling(1.0, delta),
+                    **(scales if storage == "fixed" else {}),
+                }
+            )
+            spec = JobSpec.model_validate(
+                {
+                    "dataset": "warm",
+                    "algorithm": "gradient-descent",
+                    "loss": "logistic",
+                    "privacy": {"epsilon": 1.0},
+                    "parameters": {"steps": 1, "clip": 1.0},
+                }
+            )
+            sums = NoisySums(
+                plan(spec, facts),
+                np.zeros((_ROWS, _COLUMNS), dtype=dtype),
+                np.ones(_ROWS),
+                Randomness(bytes(32), "warm"),
+            )
+            sums(np.zeros(_COLUMNS), 0, _ROWS)

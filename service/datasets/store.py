@@ -48,9 +48,9 @@ def new_incoming(data: Path) -> Path:
 
 
 def open_arrays(folder: Path) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """(x, y): x [n, d] mapped read-only, y [n] in memory."""
+    """(x, y): x [n, d] and y [n], mapped read-only."""
     x = np.load(folder / "x.npy", mmap_mode="r", allow_pickle=False)
-    y = np.load(folder / "y.npy", allow_pickle=False)
+    y = np.load(folder / "y.npy", mmap_mode="r", allow_pickle=False)
     return x, y
 
 

@@ -9,20 +9,30 @@ from hypothesis import strategies as st
 
 import workers.data
 from tests.planning.cases import facts, planned
-from workers.data import NoisySums, read_only
+from workers.data import NoisySums, integer_weights, read_only
+from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_float
-from workers.kernels.losses import CODES, LOGISTIC, SQUARED, derivative
+from workers.kernels.losses import CODES, LOGISTIC, SQUARED, derivative32, derivative64
 from workers.kernels.projections import project_l2
 from workers.randomness import Randomness
 
 BOUNDS = (1, 2, 3, 100, 32767, 2**30)
 
 
-def fixed_sum(x, y, weights, loss, scale, bound):
-    """What add_fixed adds to zero."""
-    total = np.zeros(x.shape[1], dtype=np.int64)
-    add_fixed(total, read_only(x.astype(np.int16)), read_only(y), weights, loss, scale, bound)
-    return [int(t) for t in total]
+def fixed_sum(x, y, weights, loss, scale, bound, margin_step=1.0, fast=False):
+    """What add_fixed adds to zero, in the order of columns."""
+    columns = x.shape[1]
+    where = madd.places(columns) if fast else np.arange(columns)
+    padded = np.zeros(-(-columns // 16) * 16 if fast else columns, dtype=np.int16)
+    padded[where] = weights
+    total = np.zeros(padded.size, dtype=np.int64)
+    f = np.float32
+    labels = read_only(np.asarray(y).astype(f))
+    rows = read_only(x.astype(np.int16))
+    add_fixed(
+        total, rows, labels, read_only(padded), f(margin_step), loss, f(scale), f(bound), fast
+    )
+    return [int(t) for t in total[where]]
 
 
 def float_sum(x, y, weights, loss, clip, bound, use_l1):
@@ -46,20 +56,62 @@ def size(vector, use_l1):
 # --- equal to a reference -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", CODES.values(), ids=CODES)
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (50, 3), (300, 17)])
-def test_the_fixed_kernel_is_the_sum_of_integer_multiples(loss, rows, columns):
-    rng = np.random.default_rng(rows)
+SHAPES = [(1, 16), (15, 17), (16, 31), (50, 32), (33, 100), (300, 113), (64, 128)]
+NARROW = [(1, 1), (50, 3), (40, 15)]
+
+
+def example_rows(rows, columns):
+    rng = np.random.default_rng(rows + columns)
     x = rng.integers(-4095, 4096, size=(rows, columns))
-    y, w = rng.choice([-1.0, 1.0], rows), rng.normal(size=columns) / 4095
+    x[:, 0] = 1  # so that a row's sum shows its multiplier
+    weights = rng.integers(-300, 301, size=columns)
+    return x, rng.choice([-1.0, 1.0], rows), weights
+
+
+@pytest.mark.parametrize("loss", CODES.values(), ids=CODES)
+@pytest.mark.parametrize(("rows", "columns"), [*NARROW, *SHAPES])
+def test_the_fixed_kernel_is_the_sum_of_integer_multiples(loss, rows, columns):
+    x, y, weights = example_rows(rows, columns)
     expected = [0] * columns
     for row, label in zip(x.tolist(), y.tolist(), strict=True):
-        margin = 0.0
-        for entry, weight in zip(row, w.tolist(), strict=True):
-            margin += entry * weight
-        q = max(-1000, min(1000, round(slope(loss, margin, label) * 700.0)))
+        margin = sum(a * int(b) for a, b in zip(row, weights, strict=True)) * 1e-6
+        single = fixed_sum(np.array([row]), [label], weights, loss, 700.0, 1000, 1e-6)
+        q = single[0]
+        wanted = max(-1000.0, min(1000.0, slope(loss, margin, label) * 700.0))
+        assert abs(q - wanted) <= 0.501 and single == [q * entry for entry in row]
         expected = [t + q * entry for t, entry in zip(expected, row, strict=True)]
-    assert fixed_sum(x, y, w, loss, 700.0, 1000) == expected
+    assert fixed_sum(x, y, weights, loss, 700.0, 1000, 1e-6) == expected
+
+
+@pytest.mark.parametrize("loss", CODES.values(), ids=CODES)
+@pytest.mark.parametrize("bound", [1, 700, 32767])
+@pytest.mark.parametrize(("rows", "columns"), SHAPES)
+def test_vector_instructions_give_the_same_bits(loss, bound, rows, columns):
+    assert madd.AVAILABLE, "this machine cannot show it: run the tests on an x86 CPU with AVX2"
+    x, y, weights = example_rows(rows, columns)
+    plain, vector = (
+        fixed_sum(x, y, weights, loss, 900.0, bound, 1e-6, fast) for fast in (False, True)
+    )
+    assert vector == plain and any(plain)
+
+
+def test_sixteen_of_the_largest_products_stay_within_int32():
+    x, weights = np.full((64, 16), 4095), np.zeros(16)
+    got = fixed_sum(x, np.full(64, -1.0), weights, SQUARED, 1e9, 32767, fast=madd.AVAILABLE)
+    assert got == [64 * 4095 * 32767] * 16
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200),
+    st.integers(1, 2**21),
+)
+def test_integer_weights_leave_no_margin_beyond_int32(weights, l2_units):
+    weights = np.array(weights)
+    units, worth = integer_weights(weights, l2_units)
+    exact = [int(u) for u in units]
+    assert max(map(abs, exact)) <= 32767
+    assert sum(u * u for u in exact) * l2_units**2 < 2**62
+    assert np.abs(units * worth - weights).max() <= 0.5000001 * worth
 
 
 @pytest.mark.parametrize("use_l1", [False, True])
@@ -143,8 +195,10 @@ def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(storage, delta
     x = x if storage == "fixed" else x.astype(np.float64) * 10.0 ** rng.uniform(-9, 9, (200, 1))
     y, w = rng.choice([-1.0, 1.0], 200), rng.normal(size=6)
     sums = set()
-    for block in (1, 7, 64, 8192):
-        monkeypatch.setattr(workers.data, "BLOCK_ROWS", block)
+    for block in (1, 7, 64, 1025, 1 << 20):
+        monkeypatch.setattr(workers.data, "BLOCK_BYTES", block)
+        monkeypatch.setattr(workers.data, "_THREADED", 1 if block % 2 else 2**40)
+        monkeypatch.setattr(workers.data, "thread_count", lambda count=block: min(count, 8))
         for order in (np.arange(200), np.arange(200)[::-1], rng.permutation(200)):
             noisy = NoisySums(made, x[order], y[order], Randomness(bytes(32), ""))
             sums.add(tuple(noisy.exact_sum(w, 0, 200).tolist()))
@@ -207,24 +261,22 @@ def test_no_clipped_row_exceeds_the_bound_and_most_come_near(bound, use_l1):
         assert min(sizes) > bound * (1 - 1e-5)
 
 
-@given(
-    rows,
-    anything,
-    losses,
-    anything,
-    st.sampled_from(BOUNDS[:-1]),
-)
-@example(([1.0], [1e300]), 0.0, SQUARED, 1e300, 32767)
-@example(([1.0], [nan]), 0.0, SQUARED, 1.0, 32767)
-@example(([1.0], [0.0]), 0.0, SQUARED, inf, 32767)
-@example(([1.0], [0.0]), -1.0, SQUARED, 32766.5000001, 32766)
-def test_no_fixed_row_is_multiplied_by_more_than_the_bound(row_and_weights, y, loss, scale, bound):
-    columns = len(row_and_weights[0])
-    x = np.array([[1, -1, 4095, -4095, 0, 7][:columns]])
-    got = fixed_sum(x, np.array([y]), np.array(row_and_weights[1]), loss, scale, bound)
-    q = got[0]
+@given(st.integers(-32768, 32767), anything, losses, anything, st.sampled_from(BOUNDS[:-1]))
+@example(1, nan, SQUARED, 1.0, 32767)
+@example(1, inf, SQUARED, 1.0, 32767)
+@example(1, 0.0, SQUARED, nan, 32767)
+@example(0, 0.0, SQUARED, inf, 32767)
+@example(0, -1.0, SQUARED, 32766.5000001, 32766)
+@example(0, -1.0, SQUARED, 32767.4999, 32767)
+def test_no_fixed_row_is_multiplied_by_more_than_the_bound(weight, y, loss, scale, bound):
+    x = np.tile([1, -1, 4095, -4095, 0, 7, 1, 1], (16, 2))
+    with np.errstate(over="ignore"):
+        single = fixed_sum(x[:1], [y], np.full(16, weight), loss, scale, bound)
+        many = fixed_sum(x, [y] * 16, np.full(16, weight), loss, scale, bound, fast=madd.AVAILABLE)
+    q = single[0]
     assert abs(q) <= bound
-    assert got == [q * int(entry) for entry in x[0]]
+    assert single == [q * int(entry) for entry in x[0]]
+    assert many == [16 * entry for entry in single]
 
 
 @pytest.mark.parametrize("small", [1e-9, 2e-9, 1e-8, 3e-8])
@@ -237,13 +289,8 @@ def test_a_row_whose_length_rounds_away_is_shortened_in_integers(small, columns)
     assert 2**30 - 3 <= size(got, False) <= 2**30
 
 
-@pytest.mark.parametrize(
-    ("weight", "scale"),
-    [(nan, 1.0), (inf, 1.0), (-inf, 1.0), (1e308, 1e10), (1.0, nan), (0.0, inf)],
-)
-def test_a_derivative_that_is_no_number_adds_nothing(weight, scale):
-    x, y = np.array([[3, -4]]), np.array([1.0])
-    assert fixed_sum(x, y, np.array([weight, 0.0]), SQUARED, scale, 100) == [0, 0]
+def test_a_derivative_that_is_no_number_adds_nothing():
+    assert fixed_sum(np.array([[3, -4]]), [nan], [1, 0], SQUARED, 1.0, 100) == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -261,19 +308,28 @@ def test_a_derivative_that_is_no_number_adds_nothing(weight, scale):
     ],
 )
 def test_a_derivative(loss, margin, y, value):
-    assert derivative(loss, margin, y) == value
+    assert derivative64(loss, margin, y) == value
 
 
 @given(st.floats(allow_nan=False), st.sampled_from([-1.0, 1.0]))
 def test_the_logistic_derivative_never_leaves_its_range(margin, y):
-    assert 0 <= -y * derivative(LOGISTIC, margin, y) <= 1
+    assert 0 <= -y * derivative64(LOGISTIC, margin, y) <= 1
+    with np.errstate(over="ignore"):
+        short = np.float32(margin)
+    assert 0 <= -y * derivative32(LOGISTIC, short, np.float32(y)) <= 1
 
 
-@given(st.floats(-1e6, 1e6), st.sampled_from([-1.0, 1.0]), st.sampled_from(BOUNDS[:-1]))
+@given(st.floats(-200, 200, width=32), st.sampled_from([-1.0, 1.0]))
+def test_the_short_derivative_is_right_to_twenty_bits(margin, y):
+    short = derivative32(LOGISTIC, np.float32(margin), np.float32(y))
+    assert abs(short - derivative64(LOGISTIC, margin, y)) < 2**-20
+    assert derivative32(SQUARED, np.float32(margin), np.float32(y)) == np.float32(margin - y)
+
+
+@given(st.integers(-30000, 30000), st.sampled_from([-1.0, 1.0]), st.sampled_from(BOUNDS[:-1]))
 def test_a_quantised_derivative_is_the_nearest_or_the_bound(margin, y, bound):
-    (q,) = fixed_sum(np.array([[1]]), np.array([y]), np.array([margin]), SQUARED, 10.0, bound)
-    exact = (margin - y) * 10
-    assert q == max(-bound, min(bound, round(exact)))
+    (q,) = fixed_sum(np.array([[1]]), [y], [margin], SQUARED, 10.0, bound)
+    assert q == max(-bound, min(bound, round((margin - y) * 10)))
 
 
 @given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=5), st.floats(1e-9, 1e9))
