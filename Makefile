@@ -4,7 +4,7 @@ PORT ?= 8000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint audit bench-overhead openapi
+.PHONY: help demo test serve lint audit bench-overhead bench-kernels openapi
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -26,6 +26,9 @@ audit: ## the auditor with ten times the rounds
 
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
+
+bench-kernels: ## kernels and samplers against memory, Opacus, scikit-learn and OpenDP
+	@python3 tools/dev.py run -- python -m benchmarks.kernels $(ARGS)
 
 openapi: ## write the OpenAPI document
 	@python3 tools/dev.py run -- python -m tools.openapi $(ARGS)

@@ -53,7 +53,9 @@ class NoisySums:
             raise WrongDataError
         self._plan, self._randomness = plan, randomness
         self._x, self._y = read_only(x), read_only(y)
-        self._file = getattr(x, "_mmap", None) if x.nbytes > RESIDENT_BYTES else None
+        self._files = [a for a in (x, y) if isinstance(a, np.memmap)]
+        if sum(a.nbytes for a in self._files) <= RESIDENT_BYTES:
+            self._files = []
         self._released = 0
 
     def __call__(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
@@ -86,8 +88,8 @@ class NoisySums:
         for low in range(rows.start, rows.stop, size):
             high = min(low + size, rows.stop)
             total += add(self._x[low:high], self._y[low:high])
-            if self._file is not None:
-                self._forget(low, high)
+            for file in self._files:
+                forget(file, low, high)
         return total
 
     def _fixed(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any], NDArray[Any]], Sum]:
@@ -128,14 +130,15 @@ class NoisySums:
 
         return add
 
-    def _forget(self, low: int, high: int) -> None:
-        """Let the kernel drop the pages of rows [low, high) that no other rows share."""
-        row_bytes = self._x[0].nbytes
-        offset = self._x.base.offset if isinstance(self._x.base, np.memmap) else 0
-        begin = -(-(offset + low * row_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE
-        end = (offset + high * row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
-        if end > begin and self._file is not None:
-            self._file.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+
+def forget(array: "np.memmap[Any, Any]", low: int, high: int) -> None:
+    """Let the system drop the pages of rows [low, high) of a mapped file that no other rows share."""
+    row_bytes = array.nbytes // len(array)
+    page = mmap.PAGESIZE
+    begin = -(-(array.offset + low * row_bytes) // page) * page
+    end = (array.offset + high * row_bytes) // page * page
+    if end > begin:
+        array._mmap.madvise(mmap.MADV_DONTNEED, begin, end - begin)  # type: ignore[attr-defined]
 
 
 def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArray[Any], float]:
@@ -145,6 +148,7 @@ def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArra
     leaves int32. Gradients are thus evaluated at weights rounded to about 2^-15 of the largest; the
     weights are a function of earlier releases, so rounding them is nobody's privacy.
     """
+    weights = np.nan_to_num(weights)  # finite, whatever a test hands in
     largest = float(np.abs(weights).max())
     if largest == 0.0:
         return np.zeros(weights.size), 1.0

@@ -1,0 +1,244 @@
+"""Kernels and samplers against memory bandwidth and against other libraries, as ratios of one run.
+
+    make bench-kernels                      # makes .venv/peers for the other libraries
+    make bench-kernels ARGS="--no-peers"    # without them
+
+Everything is timed several times and the best is taken, since other tenants of a machine only ever
+slow things down. The bandwidth that the passes are compared with is the best plain read of the same
+bytes in four streams.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+import workers.data
+from service.planning.catalog import plan
+from service.planning.price import AccountTerms
+from service.planning.spec import Facts, JobSpec
+from workers.data import NoisySums
+from workers.execute import RUNS
+from workers.kernels import madd
+from workers.progress import Progress
+from workers.randomness import Randomness, Use
+from workers.samplers import rounded_laplace, rounded_normal
+
+PEERS = Path(sys.prefix) / "peers"
+PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn"]
+ROWS, COLUMNS = 1_000_000, 100
+
+
+def best(action, repeats=9):
+    action()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@njit(nogil=True)
+def read_int16(flat):
+    quarter = flat.size // 4
+    a = b = c = d = np.int32(0)
+    for i in range(quarter):
+        a = np.int32(a + np.int32(flat[i]))
+        b = np.int32(b + np.int32(flat[quarter + i]))
+        c = np.int32(c + np.int32(flat[2 * quarter + i]))
+        d = np.int32(d + np.int32(flat[3 * quarter + i]))
+    return a + b + c + d
+
+
+@njit(nogil=True, fastmath=True)
+def read_float64(flat):
+    quarter = flat.size // 4
+    a = b = c = d = 0.0
+    for i in range(quarter):
+        a += flat[i]
+        b += flat[quarter + i]
+        c += flat[2 * quarter + i]
+        d += flat[3 * quarter + i]
+    return a + b + c + d
+
+
+def reading(x, threads):
+    flat = x.reshape(-1)
+    read = read_int16 if x.dtype == np.int16 else read_float64
+    parts = np.array_split(flat, threads)
+    with ThreadPoolExecutor(threads) as pool:
+        return best(lambda: list(pool.map(read, parts)))
+
+
+def sums(rows, columns, storage, algorithm="gradient-descent", **more):
+    """A dataset and a Plan on it, ready to release."""
+    scale = {"feature_step": 1 / 4095, "linf_units": 4095, "l2_units": 4095}
+    facts = Facts.model_validate(
+        {
+            "rows": rows,
+            "columns": columns,
+            "storage": storage,
+            "label": "binary",
+            "account": AccountTerms.for_ceiling(1.0, 1e-6),
+            **(scale if storage == "fixed" else {}),
+        }
+    )
+    spec = {"dataset": "ds_bench", "algorithm": algorithm, "loss": "logistic", **more}
+    clip = {} if storage == "fixed" else {"parameters": {"clip": 1.0}}
+    made = plan(JobSpec.model_validate({**spec, "privacy": {"epsilon": 1.0}, **clip}), facts)
+    rng = np.random.default_rng(0)
+    x = rng.integers(-400, 400, (rows, columns), dtype=np.int16)
+    x = x if storage == "fixed" else x / 4095
+    y = rng.choice([-1.0, 1.0], rows)
+    return made, x, y
+
+
+def passes():
+    print(f"one gradient pass over {ROWS:,} x {COLUMNS}, logistic: ms, GB/s, share of a plain read")
+    for storage in ("fixed", "float64"):
+        made, x, y = sums(ROWS, COLUMNS, storage)
+        noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+        weights = np.random.default_rng(1).normal(size=COLUMNS)
+        for fast in (True, False) if storage == "fixed" and madd.AVAILABLE else (False,):
+            for threads in (1, 2):
+                workers.data.thread_count = lambda count=threads: count
+                available, madd.AVAILABLE = madd.AVAILABLE, fast
+                seconds = best(lambda noisy=noisy, w=weights: noisy.exact_sum(w, 0, ROWS))
+                madd.AVAILABLE = available
+                share = reading(x, threads) / seconds
+                kind = storage + (" AVX2" if fast else " portable")
+                speed = x.nbytes / seconds / 1e9
+                print(f"  {kind:18}{threads} threads{1000 * seconds:9.1f}{speed:8.1f}{share:8.2f}")
+    return ROWS / seconds
+
+
+def growth():
+    """Exponents of time in n and in d, by least squares on logarithms."""
+    workers.data.thread_count = lambda: 1
+    for name, shapes in (
+        ("n", [(2**k, COLUMNS) for k in range(16, 21)]),
+        ("d", [(2**17, 64 * 2**k) for k in range(5)]),
+    ):
+        times = []
+        for rows, columns in shapes:
+            made, x, y = sums(rows, columns, "fixed")
+            noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+            w = np.ones(columns)
+            times.append(best(lambda noisy=noisy, w=w, rows=rows: noisy.exact_sum(w, 0, rows), 15))
+        sizes = [rows * columns for rows, columns in shapes]
+        exponent = np.polyfit(np.log(sizes), np.log(times), 1)[0]
+        print(f"time grows like {name}^{exponent:.3f}")
+
+
+def samplers():
+    randomness = Randomness(bytes(32), "bench")
+    rates = {}
+    for name, sampler in (("normal", rounded_normal), ("laplace", rounded_laplace)):
+        count = 1_000_000
+        seconds = best(lambda s=sampler, n=count: s(randomness.stream(Use.NOISE, 0), n, 36), 5)
+        rates[name] = count / seconds
+    return rates
+
+
+def fit_seconds(algorithm, rows=200_000, **more):
+    workers.data.thread_count = lambda: 2
+    made, x, y = sums(rows, COLUMNS, "fixed", algorithm, **more)
+
+    def run():
+        noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+        RUNS[algorithm](made, noisy, Progress())
+
+    return best(run, 3), made.schedule.steps
+
+
+def large(gigabytes):
+    """Peak resident memory of a pass over a file that does not fit, in a process of its own."""
+    code = f"from benchmarks.kernels import peak; peak({gigabytes})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    print(done.stdout.strip())
+
+
+def peak(gigabytes):
+    rows = int(gigabytes * 1e9 / 2 / COLUMNS)
+    made, _, _ = sums(16, COLUMNS, "fixed")
+    made = made.model_copy(update={"facts": made.facts.model_copy(update={"rows": rows})})
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+        files = [Path(folder) / name for name in ("x.npy", "y.npy")]
+        shapes = (np.int16, (rows, COLUMNS)), (np.float64, (rows,))
+        for path, (dtype, shape) in zip(files, shapes, strict=True):
+            np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
+        x, y = (np.load(path, mmap_mode="r") for path in files)
+        noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+        start = time.perf_counter()
+        noisy(np.ones(COLUMNS), 0, rows)
+        seconds = time.perf_counter() - start
+    status = Path("/proc/self/status").read_text()  # ru_maxrss would count the parent's memory too
+    peak_mb = int(status.split("VmHWM:")[1].split()[0]) / 1000
+    print(
+        f"a pass over {gigabytes} GB ({rows:,} rows): {seconds:.1f} s, peak {peak_mb:.0f} MB resident"
+    )
+
+
+def peers():
+    """Figures of the other libraries, from an environment of their own."""
+    python = PEERS / "bin" / "python"
+    if not python.exists():
+        print(f"installing {', '.join(PACKAGES)} into {PEERS}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", str(PEERS)], check=True)
+        for package in PACKAGES:  # torch first: asked for by another package, it brings CUDA along
+            subprocess.run([str(python), "-m", "pip", "install", "-q", package], check=True)
+    script = Path(__file__).parent / "peers.py"
+    done = subprocess.run([str(python), str(script)], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--gigabytes", type=float, default=10.0)
+    options = parser.parse_args()
+    passes()
+    growth()
+    large(options.gigabytes)
+    rates = samplers()
+    steps_seconds, steps = fit_seconds("gradient-descent")
+    one_pass, batches = fit_seconds("clipped-sgd", ridge=0.001)
+    print(
+        f"samples/s: normal {rates['normal'] / 1e6:.1f} M, Laplace {rates['laplace'] / 1e6:.1f} M"
+    )
+    print(
+        f"a private fit of 200,000 x {COLUMNS}: gradient-descent, {steps} steps, {steps_seconds:.2f} s"
+    )
+    print(f"                              clipped-sgd, {batches} steps, {one_pass:.3f} s")
+    if options.no_peers:
+        return
+    other = peers()
+    rows_per_second = 200_000 * steps / steps_seconds
+    print("ratios to other libraries, same machine, same run")
+    for name, ratio in (
+        (
+            "gradients/s, gradient-descent / Opacus DP-SGD",
+            rows_per_second / other["opacus_rows_per_second"],
+        ),
+        (
+            "time of scikit-learn's fit / gradient-descent's",
+            other["sklearn_seconds"] / steps_seconds,
+        ),
+        ("time of scikit-learn's fit / clipped-sgd's", other["sklearn_seconds"] / one_pass),
+        ("normal samples/s / OpenDP's", rates["normal"] / other["opendp_normal"]),
+        ("Laplace samples/s / OpenDP's", rates["laplace"] / other["opendp_laplace"]),
+    ):
+        print(f"  {name:50}{ratio:10.1f}")
+
+
+if __name__ == "__main__":
+    main()
