@@ -55,7 +55,7 @@ class Database:
                 url,
                 pool_size=pool_size,
                 max_overflow=pool_size,
-                pool_pre_ping=True,
+                pool_recycle=1800,  # no ping before each use: a lost server empties the pool at once
                 hide_parameters=True,
             )
             self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ")

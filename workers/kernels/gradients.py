@@ -22,6 +22,7 @@ from workers.kernels.madd import ROWS, accumulate16, margins16
 _f = np.float32
 _i = np.int32
 _HALF = _f(0.5)
+BLOCK = 128
 _TINY = 1e-290  # its reciprocal is finite
 
 
@@ -48,33 +49,34 @@ def add_fixed(total, x, y, weights, margin_step, loss, scale, bound, fast):
     """total += sum of q x over int16 rows: |q| <= bound <= 2^15 - 1, so ||q x|| <= bound ||x||.
 
     `weights` are int16 units of margin_step such that no margin leaves int32, since
-    ||weights||_2 ||x||_2 < 2^31 (caller's duty; else margins wrap, which no bound rests on). Sixteen
-    rows at a time, whose products stay within int32. With `fast`, `weights` and `total` come in
-    chunks (see madd.py); the loops here are the same thing for any CPU, and for the last rows.
+    ||weights||_2 ||x||_2 < 2^31 (caller's duty; else margins wrap, which no bound rests on). Blocks of
+    rows stay in the nearest cache from margin to sum; sixteen products stay within int32. With
+    `fast`, `weights` and `total` come in chunks (see madd.py); the loops here are the same thing for
+    any CPU, and for the last rows.
     """
     rows, columns = x.shape
-    margins, q = np.empty(ROWS, dtype=np.int32), np.empty(ROWS, dtype=np.int16)
+    margins, q = np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK, dtype=np.int16)
     partial = np.zeros(total.size, dtype=np.int32)
     chunks = np.arange(columns)  # where each column stands in weights and total
     for j in range(columns - columns % ROWS if fast else columns, columns):
         chunks[j] = total.size - (columns - j)
     plain = weights[chunks]
-    for first in range(0, rows, ROWS):
-        count = min(ROWS, rows - first)
-        if fast and count == ROWS:
-            margins16(x, first, weights, margins)
-        else:
-            for r in range(count):
-                row, margin = x[first + r], _i(0)
-                for j in range(columns):
-                    margin = _i(margin + _i(_i(row[j]) * _i(plain[j])))
-                margins[r] = margin
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        quick = count - count % ROWS if fast else 0
+        for r in range(0, quick, ROWS):
+            margins16(x, first + r, weights, margins[r : r + ROWS])
+        for r in range(quick, count):
+            row, margin = x[first + r], _i(0)
+            for j in range(columns):
+                margin = _i(margin + _i(_i(row[j]) * _i(plain[j])))
+            margins[r] = margin
         labels = y[first : first + count]
         _quantise(margins[:count], labels, margin_step, loss, scale, bound, q[:count])
-        if fast and count == ROWS:
-            accumulate16(x, first, q, total)
-        else:
-            for r in range(count):
+        for r in range(0, quick, ROWS):
+            accumulate16(x, first + r, q[r : r + ROWS], total)
+        for low in range(quick, count, ROWS):
+            for r in range(low, min(low + ROWS, count)):
                 row, multiplier = x[first + r], _i(q[r])
                 for j in range(columns):
                     partial[j] = _i(partial[j] + _i(multiplier * _i(row[j])))
