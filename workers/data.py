@@ -4,7 +4,8 @@ import mmap
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, cached_property
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ BLOCK_BYTES = 8 << 20
 RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by block, as it is read
 _THREADED = 1 << 18  # entries from which a second thread pays for itself
 
+Array = NDArray[Any]
 Sum = NDArray[np.int64]
+Add = Callable[[Array, Array], Sum]  # the sum over a block of rows
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -77,11 +80,12 @@ class NoisySums:
         threads = thread_count() if (stop - start) * weights.size >= _THREADED else 1
         share = -(-(stop - start) // threads)
         parts = [range(low, min(low + share, stop)) for low in range(start, stop, share)]
-        run = pool().map if threads > 1 else map
-        totals = run(lambda rows: self._sum_blocks(add, rows), parts)
+        if len(parts) == 1:
+            return self._sum_blocks(add, parts[0])
+        totals = pool().map(lambda rows: self._sum_blocks(add, rows), parts)
         return np.asarray(np.sum(list(totals), axis=0, dtype=np.int64))
 
-    def _sum_blocks(self, add: Callable[[NDArray[Any], NDArray[Any]], Sum], rows: range) -> Sum:
+    def _sum_blocks(self, add: Add, rows: range) -> Sum:
         """The sum over a range of rows, in blocks that need not stay in memory."""
         size = max(16, BLOCK_BYTES // self._x[0].nbytes // 16 * 16)
         total = np.zeros(self._plan.facts.columns, dtype=np.int64)
@@ -92,38 +96,44 @@ class NoisySums:
                 forget(file, low, high)
         return total
 
-    def _fixed(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any], NDArray[Any]], Sum]:
-        lattice, facts = self._plan.lattice, self._plan.facts
-        if facts.feature_step is None or facts.l2_units is None or lattice.derivative_units is None:
-            raise WrongDataError
-        if lattice.derivative_units > DERIVATIVE_UNITS:  # multipliers are int16
-            raise WrongDataError
-        units, per_unit = integer_weights(weights, facts.l2_units)
-        loss = CODES[self._plan.spec.loss.kind]
-        scale = facts.feature_step / lattice.step  # derivative units per unit of derivative
-        bound = lattice.derivative_units
-        margin_step = min(facts.feature_step * per_unit, 1e30)  # margins are single precision
-        fast = madd.AVAILABLE and weights.size >= madd.LANES
-        places = madd.places(weights.size) if fast else np.arange(weights.size)
-        padded = np.zeros(-(-weights.size // madd.LANES) * madd.LANES if fast else weights.size)
+    def _fixed(self, weights: NDArray[np.float64]) -> Add:
+        bound, scale, places, fast = self._layout
+        facts, loss = self._plan.facts, CODES[self._plan.spec.loss.kind]
+        units, per_unit = integer_weights(weights, facts.l2_units or 0)
+        margin_step = min((facts.feature_step or 0.0) * per_unit, 1e30)  # margins are float32
+        size = weights.size + (-weights.size % madd.LANES if fast else 0)
+        padded = np.zeros(size, dtype=np.int16)
         padded[places] = units
-        padded = read_only(padded.astype(np.int16))
+        padded.flags.writeable = False
+        f = np.float32
+        arguments = padded, f(margin_step), loss, f(scale), f(bound), fast
 
-        def add(x: NDArray[Any], y: NDArray[Any]) -> Sum:
-            total = np.zeros(padded.size, dtype=np.int64)
-            labels = read_only(y.astype(np.float32))
-            f = np.float32
-            add_fixed(total, x, labels, padded, f(margin_step), loss, f(scale), f(bound), fast)
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(size, dtype=np.int64)
+            add_fixed(total, x, read_only(y.astype(f)), *arguments)
             return total[places]
 
         return add
 
-    def _float(self, weights: NDArray[np.float64]) -> Callable[[NDArray[Any], NDArray[Any]], Sum]:
+    @cached_property
+    def _layout(self) -> tuple[int, float, NDArray[np.int64], bool]:
+        """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, where each
+        column stands, and whether that is in the chunks of the vector kernel."""
+        lattice, facts = self._plan.lattice, self._plan.facts
+        if facts.feature_step is None or lattice.derivative_units is None:
+            raise WrongDataError
+        if lattice.derivative_units > DERIVATIVE_UNITS:  # multipliers are int16
+            raise WrongDataError
+        columns, fast = facts.columns, madd.AVAILABLE and facts.columns >= madd.LANES
+        places = madd.places(columns) if fast else np.arange(columns)
+        return lattice.derivative_units, facts.feature_step / lattice.step, places, fast
+
+    def _float(self, weights: NDArray[np.float64]) -> Add:
         lattice = self._plan.lattice
         loss = CODES[self._plan.spec.loss.kind]
         bound, use_l1 = lattice.contribution_units, lattice.norm == "l1"
 
-        def add(x: NDArray[Any], y: NDArray[Any]) -> Sum:
+        def add(x: Array, y: Array) -> Sum:
             total = np.zeros(weights.size, dtype=np.int64)
             add_float(total, x, y, weights, loss, lattice.clip, bound, use_l1)
             return total
@@ -148,13 +158,12 @@ def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArra
     leaves int32. Gradients are thus evaluated at weights rounded to about 2^-15 of the largest; the
     weights are a function of earlier releases, so rounding them is nobody's privacy.
     """
-    weights = np.nan_to_num(weights)  # finite, whatever a test hands in
     largest = float(np.abs(weights).max())
-    if largest == 0.0:
+    if not 0.0 < largest < inf:  # all zero, or no numbers at all: they count as zero
         return np.zeros(weights.size), 1.0
     scaled = weights / largest
-    room = (2**31 - 1) / l2_units - np.sqrt(weights.size)  # rounding adds at most sqrt(d)/2
-    units_max = min(2**15 - 1, room / float(np.linalg.norm(scaled)))
+    room = (2**31 - 1) / l2_units - sqrt(weights.size)  # rounding adds at most sqrt(d)/2
+    units_max = min(2**15 - 1, room / sqrt(float(scaled @ scaled)))
     return np.rint(scaled * units_max), largest / units_max
 
 
