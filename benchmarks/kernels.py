@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from numba import njit
+from scipy.stats import chi2_contingency
 
 import workers.data
 from service.planning.catalog import plan
@@ -30,7 +31,7 @@ from workers.execute import RUNS
 from workers.kernels import madd
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
-from workers.samplers import rounded_laplace, rounded_normal
+from workers.samplers import discrete_laplace, rounded_laplace, rounded_normal
 
 PEERS = Path(sys.prefix) / "peers"
 PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn"]
@@ -104,21 +105,19 @@ def sums(rows, columns, storage, algorithm="gradient-descent", **more):
 
 def passes():
     print(f"one gradient pass over {ROWS:,} x {COLUMNS}, logistic: ms, GB/s, share of a plain read")
-    for storage in ("fixed", "float64"):
+    available = madd.AVAILABLE
+    for storage, fast in (("fixed", True), ("fixed", False), ("float64", False)):
         made, x, y = sums(ROWS, COLUMNS, storage)
-        noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
         weights = np.random.default_rng(1).normal(size=COLUMNS)
-        for fast in (True, False) if storage == "fixed" and madd.AVAILABLE else (False,):
-            for threads in (1, 2):
-                workers.data.thread_count = lambda count=threads: count
-                available, madd.AVAILABLE = madd.AVAILABLE, fast
-                seconds = best(lambda noisy=noisy, w=weights: noisy.exact_sum(w, 0, ROWS))
-                madd.AVAILABLE = available
-                share = reading(x, threads) / seconds
-                kind = storage + (" AVX2" if fast else " portable")
-                speed = x.nbytes / seconds / 1e9
-                print(f"  {kind:18}{threads} threads{1000 * seconds:9.1f}{speed:8.1f}{share:8.2f}")
-    return ROWS / seconds
+        for threads in (1, 2):
+            workers.data.thread_count = lambda count=threads: count
+            madd.AVAILABLE = fast and available
+            noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+            seconds = best(lambda noisy=noisy, w=weights: noisy.exact_sum(w, 0, ROWS))
+            madd.AVAILABLE = available
+            share, speed = reading(x, threads) / seconds, x.nbytes / seconds / 1e9
+            kind = storage + (" AVX2" if fast and available else " portable")
+            print(f"  {kind:18}{threads} threads{1000 * seconds:9.1f}{speed:8.1f}{share:8.2f}")
 
 
 def growth():
@@ -147,6 +146,15 @@ def samplers():
         seconds = best(lambda s=sampler, n=count: s(randomness.stream(Use.NOISE, 0), n, 36), 5)
         rates[name] = count / seconds
     return rates
+
+
+def same_law(other):
+    """The p-value of a two-sample chi-square between our discrete Laplace and OpenDP's."""
+    theirs = np.array(other["opendp_laplace_counts"])
+    edge = len(theirs) // 2
+    drawn = discrete_laplace(Randomness(bytes(32), "law").stream(Use.NOISE, 0), theirs.sum(), 7, 2)
+    ours = np.bincount(np.clip(drawn, -edge, edge) + edge, minlength=len(theirs))
+    return float(chi2_contingency(np.stack([ours, theirs])).pvalue)
 
 
 def fit_seconds(algorithm, rows=200_000, **more):
@@ -223,6 +231,7 @@ def main():
         return
     other = peers()
     rows_per_second = 200_000 * steps / steps_seconds
+    print(f"discrete Laplace of scale 7/2, ours against OpenDP's: p = {same_law(other):.3f}")
     print("ratios to other libraries, same machine, same run")
     for name, ratio in (
         (

@@ -61,12 +61,20 @@ def sklearn_seconds(rows):
     return seconds(lambda: LogisticRegression(C=1.0, max_iter=1000).fit(x, y))
 
 
-def opendp_samples_per_second(make, count=20_000):
+def opendp(make, metric, scale):
     dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T=int)), make[1]
-    measurement = make[0](*space, scale=float(2**20))
-    zeros = [0] * count
+    return make(dp.vector_domain(dp.atom_domain(T=int)), metric, scale=scale)
+
+
+def opendp_samples_per_second(make, metric, count=20_000):
+    measurement, zeros = opendp(make, metric, float(2**20)), [0] * count
     return count / seconds(lambda: measurement(zeros))
+
+
+def opendp_laplace_counts(scale, edge, count=200_000):
+    """How often OpenDP's discrete Laplace gave each integer from -edge to edge (tails included)."""
+    drawn = opendp(dp.m.make_laplace, dp.l1_distance(T=float), scale)([0] * count)
+    return np.bincount(np.clip(drawn, -edge, edge) + edge, minlength=2 * edge + 1).tolist()
 
 
 if __name__ == "__main__":
@@ -77,11 +85,12 @@ if __name__ == "__main__":
                 "opacus_rows_per_second": opacus_rows_per_second(),
                 "sklearn_seconds": sklearn_seconds(200_000),
                 "opendp_normal": opendp_samples_per_second(
-                    (dp.m.make_gaussian, dp.l2_distance(T=float))
+                    dp.m.make_gaussian, dp.l2_distance(T=float)
                 ),
                 "opendp_laplace": opendp_samples_per_second(
-                    (dp.m.make_laplace, dp.l1_distance(T=float))
+                    dp.m.make_laplace, dp.l1_distance(T=float)
                 ),
+                "opendp_laplace_counts": opendp_laplace_counts(3.5, 20),
             }
         )
     )
