@@ -102,8 +102,20 @@ def api(host: str = "127.0.0.1", port: int = 8000) -> None:
 @app.command()
 def worker(concurrency: int = 1) -> None:
     """A Celery worker (production)."""
+    from service.config import Settings  # noqa: PLC0415
+    from service.db import Database  # noqa: PLC0415
+    from service.identity import WrongIdentityError, check_identity  # noqa: PLC0415
     from workers.celery_app import app as celery  # noqa: PLC0415
 
+    settings = Settings()
+    db = Database(settings.url, pool_size=1)
+    try:
+        check_identity(db, settings)
+    except WrongIdentityError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    finally:
+        db.dispose()  # no connection may cross the fork
     _log_to_stderr()
     celery.worker_main(["worker", f"--concurrency={concurrency}", "--loglevel=INFO"])
 

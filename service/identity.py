@@ -6,13 +6,13 @@ another database, folders that no row names would look like leftovers and be swe
 """
 
 import secrets
-from pathlib import Path
 
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
 from service.config import Settings
 from service.db import Database
+from service.keys import written_once
 from service.tables import identity
 
 
@@ -23,7 +23,7 @@ class WrongIdentityError(RuntimeError):
 def check_identity(db: Database, settings: Settings) -> None:
     """Tie the three together on the first start; compare them on every later one."""
     ours = {
-        "service": _folder_id(settings.data_dir / "service.id"),
+        "service": written_once(settings.data_dir / "service.id", secrets.token_hex(16)),
         "master_key": settings.keys.derive("check").hex(),
     }
     try:
@@ -44,13 +44,3 @@ def check_identity(db: Database, settings: Settings) -> None:
             f"{settings.data_dir} is the data folder of another database; EPSILOND_DATA_DIR and "
             "EPSILOND_DATABASE_URL must belong together."
         )
-
-
-def _folder_id(path: Path) -> str:
-    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    try:
-        with path.open("x") as file:
-            file.write(secrets.token_hex(16))
-    except FileExistsError:
-        pass
-    return path.read_text()

@@ -63,13 +63,21 @@ def _secret(path: Path, given: str | None, variable: str) -> bytes:
     """32 bytes from the environment, else from the file, else made and written once."""
     if given is not None:
         return _parse(given, variable)
+    return _parse(written_once(path, secrets.token_hex(32)), str(path))
+
+
+def written_once(path: Path, text: str) -> str:
+    """What the file says, after writing `text` if there was none.
+
+    Written under another name and linked, so that of two starters one wins, both agree, and nobody
+    ever reads half a file.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
-        # written under another name and linked, so that of two starters one wins and both agree
         draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(32))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         try:
@@ -78,7 +86,7 @@ def _secret(path: Path, given: str | None, variable: str) -> bytes:
             pass
         finally:
             draft.unlink()
-    return _parse(path.read_text(), str(path))
+    return path.read_text()
 
 
 def _parse(text: str, source: str) -> bytes:

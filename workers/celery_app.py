@@ -22,9 +22,12 @@ _state: dict[str, Any] = {}
 def _start_child(**kwargs: Any) -> None:
     """In the child, never in the parent: connections and numba's threads do not survive a fork."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    _state["db"] = Database(settings.url, pool_size=2)
-    check_identity(_state["db"], settings)
+    db = Database(settings.url, pool_size=2)
+    check_identity(db, settings)
     warm()
+    _state["db"] = (
+        db  # last: Celery swallows what is raised here, and a child without it runs nothing
+    )
 
 
 @app.task(name=TASK)  # type: ignore[untyped-decorator]

@@ -14,10 +14,12 @@ from service.db import Database
 from service.errors import BudgetExceeded
 from service.identity import WrongIdentityError, check_identity
 from service.jobs.submit import submit
+from service.keys import written_once
 from service.planning.spec import JobSpec
 from service.tables import jobs
 from tests.harness import ENGINES, Service, fresh_database, job, numbers, numeric_schema, running
 from tests.jobs.test_lifecycle import Office
+from tests.test_cli import epsilond
 
 
 def test_only_the_upload_address_takes_large_bodies(service):
@@ -242,5 +244,17 @@ def test_database_folder_and_master_key_belong_together(engine, tmp_path):
         swapped = Database(url)
         with pytest.raises(WrongIdentityError):
             check_identity(swapped, second.settings)
+        assert "another EPSILOND_MASTER_KEY" in epsilond(
+            "worker", env=wrong_key.environment, code=1
+        )
         for database in (first.db, wrong_key.db, second.db, swapped):
             database.dispose()
+
+
+def test_those_who_start_at_once_agree_on_what_one_of_them_wrote(tmp_path):
+    """Nobody may read the file between its making and its writing."""
+    for attempt in range(50):
+        path = tmp_path / f"id-{attempt}"
+        said = at_once(4, lambda path=path: written_once(path, secrets.token_hex(16)))
+        assert len(set(said)) == 1 and len(said[0]) == 32
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"id-{i}" for i in range(50))
