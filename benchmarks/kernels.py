@@ -26,7 +26,7 @@ import workers.data
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
-from workers.data import NoisySums
+from workers.data import Data
 from workers.execute import RUNS
 from workers.kernels import madd
 from workers.progress import Progress
@@ -112,7 +112,7 @@ def passes():
         for threads in (1, 2):
             workers.data.thread_count = lambda count=threads: count
             madd.AVAILABLE = fast and available
-            noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+            noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
             seconds = best(lambda noisy=noisy, w=weights: noisy.exact_sum(w, 0, ROWS))
             madd.AVAILABLE = available
             share, speed = reading(x, threads) / seconds, x.nbytes / seconds / 1e9
@@ -130,7 +130,7 @@ def growth():
         times = []
         for rows, columns in shapes:
             made, x, y = sums(rows, columns, "fixed")
-            noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+            noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
             w = np.ones(columns)
             times.append(best(lambda noisy=noisy, w=w, rows=rows: noisy.exact_sum(w, 0, rows), 15))
         sizes = [rows * columns for rows, columns in shapes]
@@ -162,7 +162,7 @@ def fit_seconds(algorithm, rows=200_000, **more):
     made, x, y = sums(rows, COLUMNS, "fixed", algorithm, **more)
 
     def run():
-        noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+        noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
         RUNS[algorithm](made, noisy, Progress())
 
     return best(run, 3), made.schedule.steps
@@ -185,9 +185,9 @@ def peak(gigabytes):
         for path, (dtype, shape) in zip(files, shapes, strict=True):
             np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
         x, y = (np.load(path, mmap_mode="r") for path in files)
-        noisy = NoisySums(made, x, y, Randomness(bytes(32), "bench"))
+        noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
         start = time.perf_counter()
-        noisy(np.ones(COLUMNS), 0, rows)
+        noisy.noisy_sum(np.ones(COLUMNS), 0, rows)
         seconds = time.perf_counter() - start
     status = Path("/proc/self/status").read_text()  # ru_maxrss would count the parent's memory too
     peak_mb = int(status.split("VmHWM:")[1].split()[0]) / 1000

@@ -21,7 +21,7 @@ from service.datasets.store import dataset_folder, open_arrays
 from service.planning.plan import Plan
 from service.tables import datasets, jobs
 from tests.harness import ENGINES, job, running
-from workers.data import NoisySums
+from workers.data import Data
 from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
@@ -46,7 +46,7 @@ def kernel_ms(service, job_id):
 
     def run():
         return RUNS[plan.algorithm](
-            plan, NoisySums(plan, x, y, Randomness(bytes(32), "bench")), Progress()
+            plan, Data(plan, x, y, Randomness(bytes(32), "bench")), Progress()
         )
 
     return statistics.median(timed(run)[1] for _ in range(9))

@@ -11,7 +11,7 @@ from service.ledger.check import check_ledger
 from service.planning.plan import Plan
 from service.tables import audit_records, datasets, entries, jobs, models
 from tests.harness import ENGINES, job, running, until
-from workers.data import NoisySums
+from workers.data import Data
 from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
@@ -48,8 +48,8 @@ def undisturbed(service, row, noise_key):
     plan = Plan.model_validate_json(row.plan)
     dataset = rows(service, datasets, datasets.c.id == row.dataset_id)[0]
     x, y = open_arrays(dataset_folder(service.settings.data_dir, dataset.folder))
-    noisy_sum = NoisySums(plan, x, y, Randomness(noise_key, row.plan_digest))
-    return RUNS[plan.algorithm](plan, noisy_sum, Progress())
+    data = Data(plan, x, y, Randomness(noise_key, row.plan_digest))
+    return RUNS[plan.algorithm](plan, data, Progress())
 
 
 def test_a_killed_worker_loses_nothing_and_publishes_once(service):

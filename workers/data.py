@@ -2,7 +2,7 @@
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from math import inf, sqrt
@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.lattice import DERIVATIVE_UNITS
+from service.planning.lattice import (
+    DERIVATIVE_UNITS,
+    POINT_UNITS_MAX,
+    PointLattice,
+    SumLattice,
+)
 from service.planning.plan import Plan
 from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_float
-from workers.kernels.losses import CODES
+from workers.kernels.losses import slope_of
 from workers.randomness import Randomness, Use
 from workers.samplers import rounded_laplace, rounded_normal
 
@@ -24,6 +29,7 @@ RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by bloc
 _THREADED = 1 << 18  # entries from which a second thread pays for itself
 
 Array = NDArray[Any]
+Floats = NDArray[np.float64]
 Sum = NDArray[np.int64]
 Add = Callable[[Array, Array], Sum]  # the sum over a block of rows
 
@@ -39,11 +45,11 @@ class WrongDataError(ValueError):
     """The arrays are not those that the Plan was made for."""
 
 
-class NoisySums:
-    """The one door through which anything leaves the data: clipped gradient sums plus noise.
+class Data:
+    """The rows, and the one door through which anything leaves them: sums and points plus noise.
 
-    Each call is one release of the Plan's lattice; the release's number addresses its noise, so no
-    draw is ever used twice within a job.
+    Each release takes the next number, which addresses its noise, so no draw is ever used twice
+    within a job.
     """
 
     def __init__(
@@ -59,17 +65,39 @@ class NoisySums:
         self._files = [a for a in (x, y) if isinstance(a, np.memmap)]
         if sum(a.nbytes for a in self._files) <= RESIDENT_BYTES:
             self._files = []
-        self._released = 0
+        self._releases = 0
 
-    def __call__(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
-        """The noisy sum of the clipped gradients of rows [start, stop) at `weights`."""
+    def noisy_sum(self, weights: Floats, start: int, stop: int) -> Floats:
+        """The sum of the clipped gradients of rows [start, stop) at `weights`, plus noise."""
+        exact = self.exact_sum(weights, start, stop)
+        return self._released(exact, self._sums.step, range(start, stop))
+
+    def noisy_point(self, point: Floats, step: float, start: int, stop: int) -> Floats:
+        """A point computed from rows [start, stop), rounded to multiples of `step`, plus noise.
+
+        The clip and the zero for a NaN keep the conversion to integers defined; a point that obeys
+        its plan meets neither.
+        """
+        if not isinstance(self._plan.lattice, PointLattice):
+            raise WrongDataError
+        units = np.clip(np.nan_to_num(point / step), -POINT_UNITS_MAX, POINT_UNITS_MAX)
+        return self._released(np.rint(units).astype(np.int64), step, range(start, stop))
+
+    def _released(self, exact: Sum, step: float, rows: Sequence[int]) -> Floats:
+        """Everything that leaves goes through here; `rows` are those that `exact` depends on, given
+        what was released before. Only tests look at them."""
         lattice = self._plan.lattice
-        total = self.exact_sum(weights, start, stop)
-        stream = self._randomness.stream(Use.NOISE, self._released)
-        self._released += 1
+        stream = self._randomness.stream(Use.NOISE, self._releases)
+        self._releases += 1
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
-        noise = sampler(stream, total.size, lattice.bits)
-        return (total + noise).astype(np.float64) * lattice.step
+        noise = sampler(stream, exact.size, lattice.bits)
+        return (exact + noise).astype(np.float64) * step
+
+    @property
+    def _sums(self) -> SumLattice:
+        if not isinstance(self._plan.lattice, SumLattice):
+            raise WrongDataError
+        return self._plan.lattice
 
     def exact_sum(self, weights: NDArray[np.float64], start: int, stop: int) -> Sum:
         """The sum before noise: for the line above, and for tests that attack its sensitivity.
@@ -98,7 +126,7 @@ class NoisySums:
 
     def _fixed(self, weights: NDArray[np.float64]) -> Add:
         bound, scale, places, fast = self._layout
-        facts, loss = self._plan.facts, CODES[self._plan.spec.loss.kind]
+        facts, loss = self._plan.facts, slope_of(self._plan)
         units, per_unit = integer_weights(weights, facts.l2_units or 0)
         margin_step = min((facts.feature_step or 0.0) * per_unit, 1e30)  # margins are float32
         size = weights.size + (-weights.size % madd.LANES if fast else 0)
@@ -119,7 +147,7 @@ class NoisySums:
     def _layout(self) -> tuple[int, float, NDArray[np.int64], bool]:
         """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, where each
         column stands, and whether that is in the chunks of the vector kernel."""
-        lattice, facts = self._plan.lattice, self._plan.facts
+        lattice, facts = self._sums, self._plan.facts
         if facts.feature_step is None or lattice.derivative_units is None:
             raise WrongDataError
         if lattice.derivative_units > DERIVATIVE_UNITS:  # multipliers are int16
@@ -129,8 +157,7 @@ class NoisySums:
         return lattice.derivative_units, facts.feature_step / lattice.step, places, fast
 
     def _float(self, weights: NDArray[np.float64]) -> Add:
-        lattice = self._plan.lattice
-        loss = CODES[self._plan.spec.loss.kind]
+        lattice, loss = self._sums, slope_of(self._plan)
         bound, use_l1 = lattice.contribution_units, lattice.norm == "l1"
 
         def add(x: Array, y: Array) -> Sum:

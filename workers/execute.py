@@ -27,13 +27,13 @@ from service.jobs.publish import PlanChangedError, publish
 from service.planning.plan import Plan, sha256
 from service.tables import datasets
 from workers.algorithms import clipped_sgd, gradient_descent
-from workers.data import NoisySums
+from workers.data import Data
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
 
 log = logging.getLogger("epsilond.worker")
 
-Run = Callable[[Plan, NoisySums, Progress], NDArray[np.float64]]
+Run = Callable[[Plan, Data, Progress], NDArray[np.float64]]
 RUNS: dict[str, Run] = {
     "clipped-sgd": clipped_sgd.run,
     "gradient-descent": gradient_descent.run,
@@ -75,7 +75,7 @@ def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) ->
             select(datasets.c.schema, datasets.c.folder).where(datasets.c.id == job.dataset_id)
         ).one()
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
-    weights = RUNS[plan.algorithm](plan, NoisySums(plan, x, y, randomness), progress)
+    weights = RUNS[plan.algorithm](plan, Data(plan, x, y, randomness), progress)
     card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights.tolist())
     for patience_seconds in (0.1, 0.4, 1.6, 6.4, None):
         try:

@@ -8,7 +8,7 @@ import numpy as np
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
-from workers.data import NoisySums
+from workers.data import Data
 from workers.randomness import Randomness
 
 _ROWS, _COLUMNS = 20, 17
@@ -38,10 +38,10 @@ def warm() -> None:
                     "parameters": {"steps": 1, "clip": 1.0},
                 }
             )
-            sums = NoisySums(
+            data = Data(
                 plan(spec, facts),
                 np.zeros((_ROWS, _COLUMNS), dtype=dtype),
                 np.ones(_ROWS),
                 Randomness(bytes(32), "warm"),
             )
-            sums(np.zeros(_COLUMNS), 0, _ROWS)
+            data.noisy_sum(np.zeros(_COLUMNS), 0, _ROWS)

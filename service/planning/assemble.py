@@ -2,7 +2,8 @@
 Plan together."""
 
 from service.planning.lattice import Lattice, Target
-from service.planning.plan import Guarantee, Plan, Prediction, Price, Schedule
+from service.planning.losses import Problem
+from service.planning.plan import Guarantee, Plan, Prediction, Price, Schedule, Smoothing
 from service.planning.price import epsilon_alone, fits_own_target, price_units
 from service.planning.releases import Release
 from service.planning.spec import Facts, JobSpec
@@ -16,6 +17,7 @@ def assemble(
     spec: JobSpec,
     facts: Facts,
     goal: Target,
+    p: Problem,
     *,
     algorithm: str,
     schedule: Schedule,
@@ -23,6 +25,7 @@ def assemble(
     release: Release,
     prediction: Prediction,
     gradients: int,
+    smoothing: Smoothing | None = None,
 ) -> Plan:
     charged = price_units(release, facts.account)
     same_currency = (goal.delta > 0) == (facts.account.kind == "renyi")
@@ -34,6 +37,8 @@ def assemble(
         algorithm=algorithm,
         spec=spec,
         facts=facts,
+        dimension=p.d,
+        smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
         release=release,

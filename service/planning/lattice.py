@@ -1,59 +1,80 @@
 """Calibration on the integer lattice: from a budget to clip, lattice step and noise.
 
-What is released is always an integer vector: the sum over rows of integer contributions, plus an
-integer noise whose scale is a power of two, 2^bits, in lattice units. So one sampler serves every
-Plan, and what calibration chooses is how large one record may be in those units:
+What is released is always an integer vector plus an integer noise whose scale is a power of two,
+2^bits, in lattice units. So one sampler serves every Plan, and what calibration chooses is how far one
+record may move the vector, in those units:
 
-    Gaussian: T releases on the same rows cost T (2c)^2 / (2 * 4^bits) of rho, so
-              c = isqrt(units * 4^bits / (2 T UNITS)) is the largest contribution that fits;
-    Laplace:  T releases cost T * 2c / 2^bits of epsilon, so c = units * 2^bits / (2 T UNITS).
+    Gaussian: T releases on the same rows cost T D^2 / (2 * 4^bits) of rho, so
+              D = isqrt(2 * units * 4^bits / (T UNITS)) is the largest sensitivity that fits;
+    Laplace:  T releases cost T * D / 2^bits of epsilon, so D = units * 2^bits / (T UNITS).
 
-Replace-one neighbours: a record of norm at most c is exchanged for another such, so the sum moves by
-at most 2c. `bits` is then taken just large enough that c keeps the wanted precision.
+`bits` is then taken just large enough that the wanted precision is kept.
 
-Two shapes of contribution:
+**Sums.** The vector is a sum over rows of integer contributions of norm at most c. Replace-one
+neighbours exchange one such for another, so D = 2c. Three shapes of contribution:
 
 - fixed storage: q * x, with x the stored integer row (||x||_2 <= l2_units, checked exactly when it
   was stored) and q the record's scalar derivative as an integer, |q| <= derivative_units. Norm at
   most derivative_units * l2_units: no rounding can break it. l1: at most sqrt(d) times that.
-- float64 storage: an integer vector v whose norm is checked against contribution_units in exact
-  integer arithmetic, after rounding towards zero.
+- fixed storage, softmax: the same with one q per class, and the norm of q checked in integers.
+- otherwise an integer vector v whose norm is checked against contribution_units in exact integer
+  arithmetic, after rounding towards zero.
+
+**Points.** The vector is a point computed from the data in floating point, rounded to the nearest
+multiple of a step. Replacing a record moves the point by at most S (the plan's docstring says why, and
+S includes the floats' rounding); rounding to the lattice moves either side by at most
+sqrt(d)/2 units in l2 or d/2 in l1, and the division that precedes it by less than 2^-3 of a unit per
+entry, as points stay below 2^50 units. Together less than isqrt(2 d) + 1, or 2 d: `slack_units`.
 """
 
 from dataclasses import dataclass
-from math import isqrt
-from typing import Literal
+from math import isqrt, sqrt
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning.conversion import UNITS, budget_units
+from service.planning.losses import Problem
 from service.planning.releases import Gaussian, Pure
 from service.planning.spec import Facts, JobSpec
 
 DERIVATIVE_UNITS = 2**15 - 1  # |q|; with |x| < 2^12, sixteen products still sum within int32
 CONTRIBUTION_UNITS = 2**30  # |v|; squares of norm at most this sum within int64
+POINT_UNITS_MAX = 2**50  # of a point's entries: a float64 holds them to an eighth of a unit
+_POINT_PRECISION = 2**16  # sensitivity over slack: what rounding to the lattice may cost
 _BITS_MAX = 56  # leaves 2^7 standard deviations within int64, whose wrap-around is post-processing
 
 
-class Lattice(BaseModel):
-    """How one noisy sum is made; every field may be published."""
-
+class _Lattice(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     noise: Literal["gaussian", "laplace"]
     bits: PositiveInt  # the noise scale is 2^bits lattice units
-    norm: Literal["l2", "l1"]  # of a contribution
-    contribution_units: PositiveInt  # the bound on that norm
+    norm: Literal["l2", "l1"]  # in which sensitivity is measured
+
+    def variance_of(self, step: float) -> float:
+        """Of the noise in one coordinate of what is released, where a lattice unit is worth `step`."""
+        return float((step * 2.0**self.bits) ** 2) * (1 if self.noise == "gaussian" else 2)
+
+    def _release(self, sensitivity: int) -> Gaussian | Pure:
+        if self.noise == "gaussian":
+            return Gaussian(sensitivity=sensitivity, sigma=2**self.bits)
+        return Pure(sensitivity=sensitivity, scale=2**self.bits)
+
+
+class SumLattice(_Lattice):
+    """How one noisy sum is made; every field may be published."""
+
+    kind: Literal["sum"] = "sum"
+    contribution_units: PositiveInt  # the bound on one record's norm
     derivative_units: PositiveInt | None  # fixed storage: the bound on |q|
-    clip: PositiveFloat  # the same bound in gradient units
+    clip: PositiveFloat  # the bound in gradient units
     step: PositiveFloat  # gradient units per lattice unit
 
     def release(self) -> Gaussian | Pure:
         """One noisy sum, under replacement of one record."""
-        if self.noise == "gaussian":
-            return Gaussian(sensitivity=2 * self.contribution_units, sigma=2**self.bits)
-        return Pure(sensitivity=2 * self.contribution_units, scale=2**self.bits)
+        return self._release(2 * self.contribution_units)
 
     @property
     def noise_scale(self) -> float:
@@ -63,7 +84,27 @@ class Lattice(BaseModel):
     @property
     def variance(self) -> float:
         """Of the noise in one coordinate of a sum, in squared gradient units."""
-        return self.noise_scale**2 * (1 if self.noise == "gaussian" else 2)
+        return self.variance_of(self.step)
+
+
+class PointLattice(_Lattice):
+    """How a noisy point is made; every field may be published."""
+
+    kind: Literal["point"] = "point"
+    sensitivity_units: PositiveInt
+    slack_units: PositiveInt  # of these, what rounding to the lattice takes
+
+    def release(self) -> Gaussian | Pure:
+        return self._release(self.sensitivity_units)
+
+    def step(self, sensitivity: float, dimension: int) -> float:
+        """The lattice step at which a point of this l2 sensitivity has the lattice's own: rounded up,
+        by far more than the float operations here could err."""
+        in_norm = sensitivity * (sqrt(dimension) if self.norm == "l1" else 1.0)
+        return in_norm / (self.sensitivity_units - self.slack_units) * (1 + 2.0**-40)
+
+
+Lattice = Annotated[SumLattice | PointLattice, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)
@@ -97,24 +138,35 @@ def target(spec: JobSpec, facts: Facts) -> Target:
     return Target(epsilon=spec.privacy.epsilon, delta=delta, units=units)
 
 
-def calibrate(goal: Target, facts: Facts, clip_bound: float, times: int) -> Lattice:
+def calibrate(goal: Target, facts: Facts, p: Problem, clip_bound: float, times: int) -> SumLattice:
     """The lattice on which `times` noisy sums over the same rows cost at most what the job asks.
 
-    `clip_bound` bounds the scalar derivative (fixed storage) or the gradient norm (float64).
+    `clip_bound` bounds the derivative (rows of bounded norm) or else the gradient norm.
     """
-    units = goal.units
-    norm: Literal["l2", "l1"] = "l2" if goal.delta > 0 else "l1"
-    row_units = _row_units(facts, norm)
+    norm = _norm(goal)
+    row_units = _row_units(facts, norm) if p.rowwise else None
     wanted = CONTRIBUTION_UNITS if row_units is None else DERIVATIVE_UNITS * row_units
     bits = 1
-    while _largest_contribution(units, times, bits + 1, norm) <= wanted:
+    while largest_sensitivity(goal, times, bits + 1) // 2 <= wanted:
         bits += 1
     if bits > _BITS_MAX:
         raise PlanRefused(
             f"privacy.epsilon is too small for {times} steps: the noise would exceed 2^{_BITS_MAX} "
             "lattice units. Ask fewer steps or a larger epsilon."
         )
-    largest = _largest_contribution(units, times, bits, norm)
+    return sum_lattice(
+        goal, facts, p, clip_bound, bits, largest_sensitivity(goal, times, bits) // 2
+    )
+
+
+def sum_lattice(
+    goal: Target, facts: Facts, p: Problem, clip_bound: float, bits: int, largest: int
+) -> SumLattice:
+    """The lattice of sums whose records may be up to `largest` units long, under noise of 2^bits."""
+    norm = _norm(goal)
+    row_units = _row_units(facts, norm) if p.rowwise else None
+    if norm == "l1" and not (p.rowwise and row_units is None):  # an analyst's clip is in that norm
+        clip_bound *= p.spread
     if row_units is None or facts.feature_step is None:
         derivative_units, contribution_units = None, largest
         clip, step = clip_bound, clip_bound / largest
@@ -123,7 +175,7 @@ def calibrate(goal: Target, facts: Facts, clip_bound: float, times: int) -> Latt
         contribution_units = derivative_units * row_units
         clip = clip_bound * row_units * facts.feature_step
         step = clip_bound / derivative_units * facts.feature_step
-    return Lattice(
+    return SumLattice(
         noise="gaussian" if norm == "l2" else "laplace",
         bits=bits,
         norm=norm,
@@ -134,10 +186,41 @@ def calibrate(goal: Target, facts: Facts, clip_bound: float, times: int) -> Latt
     )
 
 
-def _largest_contribution(units: int, times: int, bits: int, norm: str) -> int:
-    if norm == "l2":
-        return isqrt((units << 2 * bits) // (2 * times * UNITS))
-    return (units << bits) // (2 * times * UNITS)
+def calibrate_point(
+    goal: Target, dimension: int, sensitivity: float, radius: float
+) -> PointLattice:
+    """The lattice on which one noisy point costs at most what the job asks. Points lie within
+    `radius`, and `sensitivity` is the smallest that a step will be made for."""
+    norm = _norm(goal)
+    slack = isqrt(2 * dimension) + 1 if norm == "l2" else 2 * dimension
+    bits = 1
+    while largest_sensitivity(goal, 1, bits) < _POINT_PRECISION * slack:
+        bits += 1
+    lattice = PointLattice(
+        noise="gaussian" if norm == "l2" else "laplace",
+        bits=bits,
+        norm=norm,
+        sensitivity_units=largest_sensitivity(goal, 1, bits),
+        slack_units=slack,
+    )
+    step = lattice.step(sensitivity, dimension)
+    if bits > _BITS_MAX or not step > 0 or radius / step > POINT_UNITS_MAX:
+        raise PlanRefused(
+            "the noise that this privacy needs is outside what 64-bit lattices hold; ask a larger "
+            "epsilon, or a smaller set or ridge."
+        )
+    return lattice
+
+
+def largest_sensitivity(goal: Target, times: int, bits: int) -> int:
+    """In lattice units, for `times` releases on the same rows under noise of scale 2^bits."""
+    if goal.delta > 0:
+        return isqrt((2 * goal.units << 2 * bits) // (times * UNITS))
+    return (goal.units << bits) // (times * UNITS)
+
+
+def _norm(goal: Target) -> Literal["l2", "l1"]:
+    return "l2" if goal.delta > 0 else "l1"
 
 
 def _row_units(facts: Facts, norm: str) -> int | None:

@@ -6,13 +6,13 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from service.planning.lattice import Lattice
 from service.planning.releases import Release
 from service.planning.spec import Facts, JobSpec
 
-PLANNER_VERSION = 1  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 2  # raise it whenever the same spec and facts may plan differently
 
 
 class _Part(BaseModel):
@@ -38,6 +38,21 @@ class ClippedSgdSchedule(_Part):
     smoothness: float
 
 
+class Moreau(_Part):
+    """Kernels evaluate the loss's Moreau envelope, this smooth in its margin."""
+
+    kind: Literal["moreau"] = "moreau"
+    smoothness: PositiveFloat
+
+
+class Ball(_Part):
+    """Kernels evaluate the loss averaged over a ball of this radius about w."""
+
+    kind: Literal["ball"] = "ball"
+    radius: PositiveFloat
+
+
+Smoothing = Annotated[Moreau | Ball, Field(discriminator="kind")]
 Schedule = Annotated[GradientDescentSchedule | ClippedSgdSchedule, Field(discriminator="kind")]
 
 
@@ -69,6 +84,10 @@ class Plan(_Part):
     algorithm: str
     spec: JobSpec
     facts: Facts
+    dimension: PositiveInt = Field(
+        description="Weights: one per feature, times classes for softmax."
+    )
+    smoothing: Smoothing | None
     schedule: Schedule
     lattice: Lattice
     release: Release

@@ -30,7 +30,8 @@ class Facts(_Public):
     feature_step: PositiveFloat | None = None
     linf_units: PositiveInt | None = None
     l2_units: PositiveInt | None = None
-    label: Literal["binary", "numeric"]
+    label: Literal["binary", "numeric", "categorical"]
+    classes: int | None = Field(default=None, ge=2)
     account: AccountTerms
 
     @model_validator(mode="after")
@@ -38,6 +39,8 @@ class Facts(_Public):
         scales = (self.feature_step, self.linf_units, self.l2_units)
         if any((scale is not None) != (self.storage == "fixed") for scale in scales):
             raise ValueError("fixed rows have a step and norm bounds; float64 rows have none")
+        if (self.classes is not None) != (self.label == "categorical"):
+            raise ValueError("a categorical label has a number of classes, and no other has")
         return self
 
     @property
@@ -47,6 +50,13 @@ class Facts(_Public):
             return None
         return self.feature_step * self.l2_units
 
+    @property
+    def linf(self) -> float | None:
+        """The enforced bound on a row's largest entry, or None."""
+        if self.feature_step is None or self.linf_units is None:
+            return None
+        return self.feature_step * self.linf_units
+
 
 class Logistic(_Public):
     """log(1 + exp(-y <w, x>)), for a binary label."""
@@ -54,10 +64,61 @@ class Logistic(_Public):
     kind: Literal["logistic"] = "logistic"
 
 
+class Hinge(_Public):
+    """max(0, 1 - y <w, x>), for a binary label."""
+
+    kind: Literal["hinge"] = "hinge"
+
+
+class SmoothedHinge(_Public):
+    """The hinge with its corner rounded to a parabola over `width`, for a binary label."""
+
+    kind: Literal["smoothed_hinge"] = "smoothed_hinge"
+    width: float = Field(default=0.5, ge=1e-6, le=1e6)
+
+
 class Squared(_Public):
-    """(<w, x> - y)^2 / 2, for any label (scaled to [-1, 1])."""
+    """(<w, x> - y)^2 / 2, for a label in [-1, 1] (numeric labels are scaled to it)."""
 
     kind: Literal["squared"] = "squared"
+
+
+class Absolute(_Public):
+    """|<w, x> - y|, for a label in [-1, 1]: least absolute deviations, the conditional median."""
+
+    kind: Literal["absolute"] = "absolute"
+
+
+class Huber(_Public):
+    """Squared up to `threshold`, linear beyond: r^2/2 for |r| <= t, t (|r| - t/2) otherwise."""
+
+    kind: Literal["huber"] = "huber"
+    threshold: float = Field(default=0.1, ge=1e-6, le=1e6)
+
+
+class Pinball(_Public):
+    """quantile * (y - <w, x>) above the fit, (quantile - 1) * (y - <w, x>) below: that quantile."""
+
+    kind: Literal["pinball"] = "pinball"
+    quantile: float = Field(default=0.5, gt=0, lt=1)
+
+
+class Softmax(_Public):
+    """Multinomial logistic loss, one vector of weights per class, for a categorical label."""
+
+    kind: Literal["softmax"] = "softmax"
+
+
+class GeometricMedian(_Public):
+    """||w - x||_2: w is a robust centre of the rows. The label is not used."""
+
+    kind: Literal["geometric_median"] = "geometric_median"
+
+
+class AllSpace(_Public):
+    """Every w."""
+
+    kind: Literal["all"] = "all"
 
 
 class L2Ball(_Public):
@@ -65,6 +126,51 @@ class L2Ball(_Public):
 
     kind: Literal["l2_ball"] = "l2_ball"
     radius: float = Field(default=10.0, gt=0, le=1e9)
+
+
+class L1Ball(_Public):
+    """All w with ||w||_1 at most `radius`."""
+
+    kind: Literal["l1_ball"] = "l1_ball"
+    radius: float = Field(default=10.0, gt=0, le=1e9)
+
+
+class Simplex(_Public):
+    """All w >= 0 whose entries add up to `total`."""
+
+    kind: Literal["simplex"] = "simplex"
+    total: float = Field(default=1.0, gt=0, le=1e9)
+
+
+class Box(_Public):
+    """All w with every entry in [lower, upper]."""
+
+    kind: Literal["box"] = "box"
+    lower: float = Field(default=-1.0, ge=-1e9, le=1e9)
+    upper: float = Field(default=1.0, ge=-1e9, le=1e9)
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Self:
+        if not self.lower < self.upper:
+            raise ValueError("lower must be below upper")
+        return self
+
+
+class Polytope(_Public):
+    """All convex combinations of the vertices, each a list of one number per feature."""
+
+    kind: Literal["polytope"] = "polytope"
+    vertices: tuple[tuple[Annotated[float, Field(ge=-1e9, le=1e9)], ...], ...] = Field(
+        min_length=1, max_length=10_000
+    )
+
+    @model_validator(mode="after")
+    def _is_rectangular(self) -> Self:
+        if len({len(vertex) for vertex in self.vertices}) != 1:
+            raise ValueError("every vertex needs the same number of entries, one per feature")
+        if len(self.vertices) * len(self.vertices[0]) > 10**5:
+            raise ValueError("vertices times features may be at most 100000")
+        return self
 
 
 class Privacy(_Public):
@@ -81,7 +187,25 @@ def _shorthand(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-Loss = Annotated[Logistic | Squared, Field(discriminator="kind")]
+def _ball_unless_named(value: Any) -> Any:
+    return {"kind": "l2_ball", **value} if isinstance(value, dict) else _shorthand(value)
+
+
+Loss = Annotated[
+    Logistic
+    | Hinge
+    | SmoothedHinge
+    | Squared
+    | Absolute
+    | Huber
+    | Pinball
+    | Softmax
+    | GeometricMedian,
+    Field(discriminator="kind"),
+]
+FeasibleSet = Annotated[
+    AllSpace | L2Ball | L1Ball | Simplex | Box | Polytope, Field(discriminator="kind")
+]
 
 
 class JobSpec(_Public):
@@ -92,7 +216,9 @@ class JobSpec(_Public):
     loss: Annotated[Loss, BeforeValidator(_shorthand)] = Field(
         description='A loss with its parameters; a bare name such as "logistic" also works.'
     )
-    set: L2Ball = L2Ball()
+    set: Annotated[FeasibleSet, BeforeValidator(_ball_unless_named)] = Field(
+        default=L2Ball(), description='A set with its parameters; a bare name such as "all" works.'
+    )
     ridge: float = Field(
         default=0.0, ge=0, le=1e9, description="lambda: adds (lambda/2)||w||^2, intercept included."
     )

@@ -2,7 +2,7 @@
 
 Every record is zero but one, the canary: as large as its bound allows, along one direction, with one
 label in world zero and the other in world one, so that its gradient is +C in one and -C in the other.
-A clip well below the loss's own derivative keeps it at its bound wherever the run wanders.
+A clip well below the loss's own derivative keeps it at its bound wherever a noisy run wanders.
 """
 
 import numpy as np
@@ -13,6 +13,11 @@ from service.planning.spec import Facts, JobSpec
 from tests.audit.harness import Game
 
 ROWS, COLUMNS = 12, 3
+
+
+def clipped(steps, loss="logistic"):
+    """A job by noisy sums of gradients that stay at their clip."""
+    return {"loss": loss, "parameters": {"steps": steps, "clip": 0.05}}
 
 
 def facts(storage, delta):
@@ -29,17 +34,18 @@ def facts(storage, delta):
     )
 
 
-def game(algorithm, storage="fixed", *, epsilon, delta, steps, loss="logistic", position=0):
-    """A Plan for (epsilon, delta) and the two worlds, with the canary at a row's position."""
+def game(algorithm, storage="fixed", *, epsilon, delta, position=0, **more):
+    """A Plan for (epsilon, delta) and the two worlds, with the canary at a row's position; `more` is
+    what the job asks besides."""
     spec = JobSpec.model_validate(
         {
             "dataset": "ds_audit",
             "algorithm": algorithm,
-            "loss": loss,
+            "loss": "logistic",
             "set": {"radius": 0.5},
             "ridge": 0.1,
             "privacy": {"epsilon": epsilon, "delta": delta},
-            "parameters": {"steps": steps, "clip": 0.05},
+            **more,
         }
     )
     made = plan(spec, facts(storage, delta))

@@ -15,7 +15,7 @@ fixed, so a run repeats exactly.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
+from service.planning.lattice import SumLattice
 from service.planning.plan import Plan
-from workers.data import NoisySums
+from workers.data import Data
 from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
@@ -39,9 +40,9 @@ Rows = tuple[NDArray[np.generic], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Round:
-    """What one run let out: every noisy sum, in lattice units with its rows, and the weights."""
+    """What one run let out: every noisy vector, in lattice units with its rows, and the weights."""
 
-    sums: list[tuple[range, NDArray[np.float64]]]
+    sums: list[tuple[Sequence[int], NDArray[np.float64]]]
     weights: NDArray[np.float64]
 
 
@@ -55,14 +56,21 @@ class Game:
     ]  # of its gradient, a unit vector in the norm of the Plan's lattice
 
     def white(self, played: Round) -> float:
-        """The log-likelihood ratio, up to a factor, if the canary adds +c or -c to every sum that
-        contains its row: no statistic of the sums tells more."""
+        """The log-likelihood ratio, up to a factor, if the canary moves every sum or point that
+        depends on its row by +c or -c: no statistic of them tells more."""
         lattice = self.plan.lattice
-        canary = lattice.contribution_units * self.direction
+        canary = self.canary_units * self.direction
         seen = [total for rows, total in played.sums if self.position in rows]
         if lattice.noise == "gaussian":
             return float(sum(canary @ total for total in seen))
         return float(sum((np.abs(t + canary) - np.abs(t - canary)).sum() for t in seen))
+
+    @property
+    def canary_units(self) -> float:
+        lattice = self.plan.lattice
+        if isinstance(lattice, SumLattice):
+            return lattice.contribution_units
+        return (lattice.sensitivity_units - lattice.slack_units) / 2
 
     def black(self, played: Round) -> float:
         """All that an analyst gets."""
@@ -75,16 +83,18 @@ class Game:
         return float(self.direction @ (with_it[0] - (without[0] if without else 0.0)))
 
 
-class Spy(NoisySums):
-    """Noisy sums that also note what they let out."""
+class Spy(Data):
+    """Data that also notes what it lets out."""
 
     def __init__(self, plan: Plan, rows: Rows, randomness: Randomness) -> None:
         super().__init__(plan, *rows, randomness)
-        self.seen: list[tuple[range, NDArray[np.float64]]] = []
+        self.seen: list[tuple[Sequence[int], NDArray[np.float64]]] = []
 
-    def __call__(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
-        released = super().__call__(weights, start, stop)
-        self.seen.append((range(start, stop), released / self._plan.lattice.step))
+    def _released(
+        self, exact: NDArray[np.int64], step: float, rows: Sequence[int]
+    ) -> NDArray[np.float64]:
+        released = super()._released(exact, step, rows)
+        self.seen.append((rows, released / step))
         return released
 
 

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from tests.audit.games import game
+from tests.audit.games import clipped, game
 from tests.audit.harness import (
     FAMILY,
     Spy,
@@ -54,25 +54,24 @@ class SensitivityWithoutTheTwo(Spy):
 
 
 class OneStreamForAllSteps(Spy):
-    def __call__(self, weights, start, stop):
-        self._released = 0
-        return super().__call__(weights, start, stop)
+    def noisy_sum(self, weights, start, stop):
+        self._releases = 0
+        return super().noisy_sum(weights, start, stop)
 
 
 class OneBatchTwice(Spy):
     """Batches that overlap although the Plan says that they are disjoint."""
 
-    def __call__(self, weights, start, stop):
-        return super().__call__(weights, 0, stop - start)
+    def noisy_sum(self, weights, start, stop):
+        return super().noisy_sum(weights, 0, stop - start)
 
 
 class FloatNoise(Spy):
-    def __call__(self, weights, start, stop):
-        total = self.exact_sum(weights, start, stop)
+    def _released(self, exact, step, rows):
         rng = np.random.default_rng(len(self.seen))
-        noisy = total + rng.normal(size=total.size) * 2.0**self._plan.lattice.bits
-        self.seen.append((range(start, stop), noisy))
-        return noisy * self._plan.lattice.step
+        noisy = exact + rng.normal(size=exact.size) * 2.0**self._plan.lattice.bits
+        self.seen.append((rows, noisy))
+        return noisy * step
 
 
 MUTANTS = [
@@ -90,7 +89,7 @@ ALPHA = FAMILY / (len(MUTANTS) + 2)
 
 @pytest.mark.parametrize(("mutant", "algorithm", "loss"), MUTANTS)
 def test_the_mutant_is_caught(mutant, algorithm, loss):
-    target = game(algorithm, epsilon=11.0, delta=1e-6, steps=3, loss=loss)
+    target = game(algorithm, epsilon=11.0, delta=1e-6, **clipped(3, loss))
     found = attack(target, f"mutant {mutant.__name__} {algorithm}", ROUNDS, ALPHA, mutant)
     assert found.worst > claim(target.plan) or not found.on_lattice
     honest = attack(target, f"honest {mutant.__name__} {algorithm}", 300, ALPHA)
@@ -111,7 +110,8 @@ def test_one_key_for_two_jobs_is_caught():
     """Were the Plan not in the key, two jobs under one key would share their noise, and a sum with the
     canary less one without it would show it bare."""
     first, second = (
-        game("clipped-sgd", epsilon=11.0, delta=1e-6, steps=steps, position=5) for steps in (3, 2)
+        game("clipped-sgd", epsilon=11.0, delta=1e-6, position=5, **clipped(steps))
+        for steps in (3, 2)
     )
     paid = sqrt(claim(first.plan) ** 2 + claim(second.plan) ** 2)
 
@@ -129,7 +129,7 @@ def test_one_key_for_two_jobs_is_caught():
 
 def test_a_retry_that_draws_fresh_noise_is_caught():
     """Two answers to one job average the noise away; the same noise twice says nothing new."""
-    target = game("gradient-descent", epsilon=11.0, delta=1e-6, steps=1)
+    target = game("gradient-descent", epsilon=11.0, delta=1e-6, **clipped(1))
     paid = claim(target.plan)
 
     def bound(fresh):

@@ -230,7 +230,12 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
         spec(GD, ridge=0.0),
     ),
     "a ridge that is none": (facts(), spec(SGD, ridge=5e-324), "1e-09", spec(SGD, ridge=1e-9)),
-    "logistic on a number": (NUMERIC, spec(GD), "loss squared", spec(GD, loss="squared")),
+    "logistic on a number": (
+        NUMERIC,
+        spec(GD),
+        "these do: absolute, geometric_median, huber, pinball, squared",
+        spec(GD, loss="squared"),
+    ),
     "unbounded without clip": (
         UNBOUNDED,
         spec(GD),

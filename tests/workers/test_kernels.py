@@ -8,14 +8,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import workers.data
+from service.planning.losses import scalar
+from service.planning.spec import L2Ball, Logistic, Squared
 from tests.planning.cases import facts, planned
-from workers.data import NoisySums, integer_weights, read_only
+from workers.data import Data, integer_weights, read_only
 from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_float
-from workers.kernels.losses import CODES, LOGISTIC, SQUARED, derivative32, derivative64
-from workers.kernels.projections import project_l2
+from workers.kernels.losses import as_slope, derivative32, derivative64
+from workers.kernels.projections import project
 from workers.randomness import Randomness
 
+LOGISTIC, SQUARED = as_slope(scalar(Logistic())), as_slope(scalar(Squared()))
+CODES = {"logistic": LOGISTIC, "squared": SQUARED}
 BOUNDS = (1, 2, 3, 100, 32767, 2**30)
 
 
@@ -200,7 +204,7 @@ def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(storage, delta
         monkeypatch.setattr(workers.data, "_THREADED", 1 if block % 2 else 2**40)
         monkeypatch.setattr(workers.data, "thread_count", lambda count=block: min(count, 8))
         for order in (np.arange(200), np.arange(200)[::-1], rng.permutation(200)):
-            noisy = NoisySums(made, x[order], y[order], Randomness(bytes(32), ""))
+            noisy = Data(made, x[order], y[order], Randomness(bytes(32), ""))
             sums.add(tuple(noisy.exact_sum(w, 0, 200).tolist()))
             parts = [noisy.exact_sum(w, low, low + 50) for low in (0, 50, 100, 150)]
             sums.add(tuple(sum(parts).tolist()))
@@ -335,7 +339,7 @@ def test_a_quantised_derivative_is_the_nearest_or_the_bound(margin, y, bound):
 @given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=5), st.floats(1e-9, 1e9))
 def test_a_projection_ends_in_the_ball_and_moves_nothing_inside_it(w, radius):
     w = np.array(w)
-    inside = project_l2(w, radius)
+    inside = project(w, L2Ball(radius=radius))
     assert np.linalg.norm(inside) <= radius * (1 + 1e-12)
     if np.linalg.norm(w) <= radius:
         assert np.array_equal(inside, w)

@@ -15,7 +15,7 @@ from service.planning.plan import ClippedSgdSchedule, Plan
 from service.planning.price import price_units
 from service.planning.releases import Repeat
 from tests.planning.cases import ROWS, facts, planned, spec
-from workers.data import NoisySums, WrongDataError
+from workers.data import Data, WrongDataError
 from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
@@ -30,7 +30,7 @@ storages = pytest.mark.parametrize("storage", ["fixed", "float64"])
 noises = pytest.mark.parametrize("noise", MIXES)
 
 
-def sums(made: Plan, x: np.ndarray, y: np.ndarray, kind: type[NoisySums] = NoisySums) -> NoisySums:
+def sums(made: Plan, x: np.ndarray, y: np.ndarray, kind: type[Data] = Data) -> Data:
     return kind(made, x, y, Randomness(KEY, made.digest()))
 
 
@@ -112,11 +112,11 @@ def test_a_run_releases_what_was_priced_and_nothing_else(algorithm, storage, noi
     made = planned(algorithm, facts(storage, rows=97, columns=D), 1.0, MIXES[noise])
     read = np.zeros(97, dtype=int)
 
-    class Watched(NoisySums):
-        def __call__(self, w, start, stop):
+    class Watched(Data):
+        def noisy_sum(self, w, start, stop):
             assert 0 <= start < stop <= 97
             read[start:stop] += 1
-            return super().__call__(w, start, stop)
+            return super().noisy_sum(w, start, stop)
 
     x, y = data(made, 97)
     progress = Progress()
@@ -194,7 +194,7 @@ def test_another_plan_under_the_same_key_draws_other_noise(algorithm, drawn):
     x, y = np.zeros((97, D), dtype=np.int16), np.ones(97)
     for ridge in (0.5, 0.25):
         made = plan(spec(algorithm, ridge=ridge), facts(rows=97, columns=D))
-        sums(made, x, y)(np.zeros(D), 0, 10)
+        sums(made, x, y).noisy_sum(np.zeros(D), 0, 10)
     assert not np.array_equal(*drawn["noise"])
 
 
@@ -204,7 +204,7 @@ def test_a_noisy_sum_is_the_exact_sum_plus_the_noise_in_gradient_units(storage, 
     made = planned("gradient-descent", facts(storage, rows=97, columns=D), 1.0, MIXES[noise])
     noisy = sums(made, *data(made, 97))
     w = np.array([0.3, -0.2, 0.1])
-    released = noisy(w, 3, 50)
+    released = noisy.noisy_sum(w, 3, 50)
     integers = noisy.exact_sum(w, 3, 50) + drawn["noise"][0]
     assert np.array_equal(released, integers.astype(np.float64) * made.lattice.step)
 

@@ -96,7 +96,7 @@ def test_a_source_draws_and_imports_only_what_it_may(path):
         ("workers/kernels/a.py", "import numba\nf = numba.njit(fastmath={'nnan'})(g)"),
         ("service/a.py", "import uuid"),
         ("service/a.py", "import os as o\nkey = o.urandom(32)"),
-        ("service/a.py", "from workers.data import NoisySums"),
+        ("service/a.py", "from workers.data import Data"),
         ("service/a.py", "import workers"),
         ("service/a.py", "def f():\n    from workers import execute"),
         ("service/a.py", "import numba"),

@@ -5,20 +5,20 @@ from numpy.typing import NDArray
 
 from service.planning.algorithms.clipped_sgd import sgd_weights
 from service.planning.plan import ClippedSgdSchedule, Plan
-from workers.data import NoisySums
-from workers.kernels.projections import project_l2
+from workers.data import Data
+from workers.kernels.projections import project
 from workers.progress import Progress
 
 
-def run(plan: Plan, noisy_sum: NoisySums, progress: Progress) -> NDArray[np.float64]:
+def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule = plan.schedule
     assert isinstance(schedule, ClippedSgdSchedule)
-    batch, radius = schedule.batch, plan.spec.set.radius
-    w = np.zeros(plan.facts.columns)
+    batch = schedule.batch
+    w = np.zeros(plan.dimension)
     mean, total = np.zeros_like(w), 0.0
     for t, (eta, zeta) in enumerate(sgd_weights(schedule)):
-        gradient = noisy_sum(w, t * batch, (t + 1) * batch) / batch + plan.spec.ridge * w
-        w = project_l2(w - eta * gradient, radius)
+        gradient = data.noisy_sum(w, t * batch, (t + 1) * batch) / batch + plan.spec.ridge * w
+        w = project(w - eta * gradient, plan.spec.set)
         total += zeta
         if zeta > 0:  # a running weighted mean: no weight overflows, however long the run
             mean += (w - mean) * (zeta / total)

@@ -4,20 +4,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.plan import GradientDescentSchedule, Plan
-from workers.data import NoisySums
-from workers.kernels.projections import project_l2
+from workers.data import Data
+from workers.kernels.projections import project
 from workers.progress import Progress
 
 
-def run(plan: Plan, noisy_sum: NoisySums, progress: Progress) -> NDArray[np.float64]:
+def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule = plan.schedule
     assert isinstance(schedule, GradientDescentSchedule)
-    n, radius = plan.facts.rows, plan.spec.set.radius
-    w = np.zeros(plan.facts.columns)
+    n = plan.facts.rows
+    w = np.zeros(plan.dimension)
     mean = np.zeros_like(w)
     for t in range(schedule.steps):
-        gradient = noisy_sum(w, 0, n) / n + plan.spec.ridge * w
-        w = project_l2(w - schedule.step_size * gradient, radius)
+        gradient = data.noisy_sum(w, 0, n) / n + plan.spec.ridge * w
+        w = project(w - schedule.step_size * gradient, plan.spec.set)
         if t >= schedule.steps - schedule.averaged:
             mean += w / schedule.averaged
         progress.step()

@@ -1,7 +1,7 @@
 """Noisy clipped SGD: one pass, linear time, for smooth strongly convex losses.
 
-**Problem.** min over ||w||_2 <= W of F(w) = E l(<w, x>, y) + (ridge/2) ||w||^2 with ridge > 0:
-mu = ridge, beta = smoothness X2^2 + ridge, kappa = beta/mu. Rows may have unbounded columns.
+**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 with ridge > 0 and l
+smooth: mu = ridge, beta = smoothness + ridge, kappa = beta/mu. Rows may have unbounded columns.
 
 **Schedule.** LR-HT algorithm 5 with the clipped mean oracle (its algorithm 1): T + 1 steps, each on
 its own floor(n/(T+1)) rows; w <- P(w - eta_t (g/b + ridge w)); the weighted mean of the iterates,
@@ -26,31 +26,35 @@ from service.errors import PlanRefused
 from service.planning.algorithms.gradient_descent import clip_bound
 from service.planning.assemble import assemble
 from service.planning.lattice import calibrate, target
-from service.planning.losses import constants
+from service.planning.losses import problem, require_set
 from service.planning.plan import ClippedSgdSchedule, Plan, Prediction, rounded
 from service.planning.releases import Disjoint
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "clipped-sgd"
+SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
 RIDGE_MIN = 1e-9  # below it beta/mu has no meaning, and further down no float
 Parameters = StepsAndClip
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
-    W, n, d = spec.set.radius, facts.rows, facts.columns
+    require_set(NAME, spec, SETS)
+    p, goal = problem(spec, facts), target(spec, facts)
+    n, d, rho = p.n, p.d, goal.rho
     if spec.ridge < RIDGE_MIN:
         raise PlanRefused(
             f"{NAME} needs strong convexity: set ridge to at least {RIDGE_MIN} (for example 0.01), "
             "or use gradient-descent, which does not need it."
         )
-    c = constants(spec.loss, facts, W)
-    clip = clip_bound(parameters, c, facts)
-    X2 = facts.l2 or 1.0
-    mu, beta = spec.ridge, c.smoothness * X2**2 + spec.ridge
-    C = clip * X2
-
-    goal = target(spec, facts)
-    rho = goal.rho
+    if not p.is_smooth:
+        raise PlanRefused(
+            f"{NAME} needs a smooth loss and {spec.loss.kind} has a corner; use smoothed_hinge for "
+            "hinge, huber for absolute or pinball, or gradient-descent, which takes it as it is."
+        )
+    clip = clip_bound(parameters, p, facts)
+    mu, beta = spec.ridge, p.beta + spec.ridge
+    C = clip * (p.X2 if p.rowwise else 1.0)
+    W = min(p.W, C / mu)  # no minimiser lies further out
     steps = parameters.steps or _default_steps(n, d, rho, mu, beta, 2 * W, C)
     if steps > n:
         raise PlanRefused(
@@ -58,11 +62,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
             f"set parameters.steps to at most {n}."
         )
     batch = n // steps
-    lattice = calibrate(goal, facts, clip, times=1)
+    lattice = calibrate(goal, facts, p, clip, times=1)
     return assemble(
         spec,
         facts,
         goal,
+        p,
         algorithm=NAME,
         schedule=ClippedSgdSchedule(steps=steps, batch=batch, strong_convexity=mu, smoothness=beta),
         lattice=lattice,

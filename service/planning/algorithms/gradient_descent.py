@@ -1,12 +1,14 @@
 """Noisy full-gradient descent: the baseline that every other algorithm is compared with.
 
-**Problem.** min over ||w||_2 <= W of (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l convex.
+**Problem.** min over a convex set of (1/n) sum l(w; x_i, y_i) + (ridge/2) ||w||^2, l convex. W is the
+set's l2 radius (10 stands in for it in the schedule where the set is all of R^d).
 
 **Schedule.** KLL algorithm 2 with B = N: T times, release the sum of all clipped gradients plus
-noise, then w <- P(w - eta (g/n + ridge w)) with eta = 1/(beta X2^2 + ridge). The output is the mean
-of the last half of the iterates ("some function of the iterates"). By default T balances the
-smooth-descent error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta):
-T = beta W n sqrt(rho/(2 d))/L, kept within [10, 500].
+noise, then w <- P(w - eta (g/n + ridge w)) with eta = 1/(beta + ridge). The output is the mean of the
+last half of the iterates ("some function of the iterates"). By default T balances the smooth-descent
+error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta): T = beta W n sqrt(rho/(2 d))/L, kept
+within [10, 500]. A loss with a corner is replaced by its Moreau envelope, whose bias L^2/(2 beta)
+equals the descent error at beta = L sqrt(T/2)/W; then T = rho n^2/(2 d), kept within the same bounds.
 
 **Formal guarantee.** Neighbours replace one record. Step t releases s = sum of integer
 contributions, each of norm at most c (`lattice`), so replacing one record moves s by at most 2c; w_t
@@ -17,46 +19,59 @@ the average are post-processing.
 **Errata repaired.** KLL Theorem 3.1 takes sensitivity G; under replacement it is 2G.
 """
 
-from math import ceil, log, sqrt
+from dataclasses import replace
+from math import ceil, inf, isfinite, log, sqrt
 
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
 from service.planning.lattice import calibrate, target
-from service.planning.losses import Constants, constants
-from service.planning.plan import GradientDescentSchedule, Plan, Prediction, rounded
+from service.planning.losses import Problem, problem, require_set
+from service.planning.plan import GradientDescentSchedule, Moreau, Plan, Prediction, rounded
 from service.planning.releases import Repeat
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "gradient-descent"
+SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
 Parameters = StepsAndClip
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
-    W, n, d = spec.set.radius, facts.rows, facts.columns
-    c = constants(spec.loss, facts, W)
-    clip = clip_bound(parameters, c, facts)
-    X2 = facts.l2 or 1.0
-    L, beta = clip * X2, c.smoothness * X2**2
-    goal = target(spec, facts)
-    balanced = ceil(beta * W * n * sqrt(goal.rho / (2 * d)) / L)
-    steps = parameters.steps or min(500, max(10, balanced))
+    require_set(NAME, spec, SETS)
+    p, goal = problem(spec, facts), target(spec, facts)
+    n, d, W = p.n, p.d, p.W if isfinite(p.W) else 10.0
+    clip = clip_bound(parameters, p, facts)
+    L = clip * (p.X2 if p.rowwise else 1.0)
+    if p.is_smooth:
+        balanced = p.beta * W * n * sqrt(goal.rho / (2 * d)) / L
+    else:
+        balanced = goal.rho * n**2 / (2 * d)
+    steps = parameters.steps or min(500, max(10, ceil(balanced)))
+    smoothing, bias = None, 0.0
+    if not p.is_smooth:
+        smoothness = p.lipschitz * sqrt(steps / 2) / (W * (p.X2 if p.rowwise else 1.0))
+        p, smoothing = replace(p, smoothness=smoothness), Moreau(smoothness=smoothness)
+        bias = p.lipschitz**2 / (2 * smoothness)
 
-    lattice = calibrate(goal, facts, clip, times=steps)
+    lattice = calibrate(goal, facts, p, clip, times=steps)
     # KLL Theorem 3.1 with B = N and its constant c2 = 1, per mean
     paper = L * sqrt(steps * -log(goal.delta)) / (goal.epsilon * n) if goal.delta > 0 else 0.0
     return assemble(
         spec,
         facts,
         goal,
+        p,
         algorithm=NAME,
+        smoothing=smoothing,
         schedule=GradientDescentSchedule(
-            steps=steps, step_size=1 / (beta + spec.ridge), averaged=(steps + 1) // 2
+            steps=steps, step_size=1 / (p.beta + spec.ridge), averaged=(steps + 1) // 2
         ),
         lattice=lattice,
         release=Repeat(release=lattice.release(), times=steps),
         prediction=Prediction(
             theorem="smooth projected descent with noise: beta W^2/T + d sigma^2/beta",
-            excess_risk=rounded(beta * W**2 / steps + d * lattice.variance / n**2 / beta),
+            excess_risk=rounded(
+                p.beta * W**2 / steps + d * lattice.variance / n**2 / p.beta + bias
+            ),
             noise_squared=rounded(steps * d * lattice.variance),
             paper_noise=rounded(paper),
             our_noise=rounded(lattice.noise_scale / n),
@@ -65,14 +80,22 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
     )
 
 
-def clip_bound(parameters: StepsAndClip, c: Constants, facts: Facts) -> float:
-    """The bound that kernels enforce: on the scalar derivative for rows of bounded norm (which
-    leaves a convex loss), on the gradient's norm for rows without one."""
-    if facts.l2 is None:
-        if parameters.clip is None:
-            raise PlanRefused(
-                "this dataset has unbounded columns, so a record's gradient has no bound of its "
-                "own; set parameters.clip to the gradient norm at which to clip."
-            )
-        return parameters.clip
-    return min(c.lipschitz, (parameters.clip or float("inf")) / facts.l2)
+def clip_bound(parameters: StepsAndClip, p: Problem, facts: Facts) -> float:
+    """The bound that kernels enforce: on the derivative for rows of bounded norm (which leaves a
+    convex loss), on the gradient's norm for rows without one."""
+    if not p.rowwise:
+        return min(p.lipschitz, parameters.clip or inf)
+    bound = parameters.clip if facts.l2 is None else (parameters.clip or inf) / facts.l2
+    if facts.l2 is None and bound is None:
+        raise PlanRefused(
+            "this dataset has unbounded columns, so a record's gradient has no bound of its "
+            "own; set parameters.clip to the gradient norm at which to clip."
+        )
+    if facts.l2 is not None:
+        bound = min(p.lipschitz, bound or inf)
+    if bound is None or not isfinite(bound):
+        raise PlanRefused(
+            "over all of R^d this loss's gradient has no bound of its own; set parameters.clip to "
+            "the gradient norm at which to clip, or use the set l2_ball."
+        )
+    return bound
