@@ -1,5 +1,6 @@
 """What every test of a plan starts from: public facts, a spec, and one row per algorithm."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from service.planning.catalog import plan
@@ -7,11 +8,21 @@ from service.planning.plan import Plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
 
-# One row per algorithm: what a job needs besides the dataset, the privacy and (on rows without a
-# norm bound) a clip. The tests of the guarantee and of the sensitivity run over this table.
-ROWS: dict[str, dict[str, Any]] = {
-    "clipped-sgd": {"loss": "logistic", "ridge": 0.1},
-    "gradient-descent": {"loss": "logistic"},
+
+@dataclass(frozen=True)
+class Row:
+    """What a job needs besides the dataset, the privacy and (on rows without a norm bound) a clip."""
+
+    job: dict[str, Any]
+    storages: tuple[str, ...] = ("fixed", "float64")
+    rows_min: int = 2
+    sums: bool = False  # it releases noisy sums over ranges of rows, and nothing else
+
+
+# One row per algorithm. The tests of the guarantee and of the sums' sensitivity run over this table.
+ROWS: dict[str, Row] = {
+    "clipped-sgd": Row({"loss": "logistic", "ridge": 0.1}, sums=True),
+    "gradient-descent": Row({"loss": "logistic"}, sums=True),
 }
 
 
@@ -40,7 +51,8 @@ def spec(algorithm: str, epsilon: float = 1.0, delta: float | None = None, **mor
     """A job as its row in ROWS asks for it, at this privacy; `more` overrides the row."""
     privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
     asked = {"dataset": "d", "algorithm": algorithm, "privacy": privacy}
-    return JobSpec.model_validate(asked | ROWS.get(algorithm, {"loss": "logistic"}) | more)
+    row = ROWS.get(algorithm, Row({"loss": "logistic"}))
+    return JobSpec.model_validate(asked | row.job | more)
 
 
 def planned(algorithm: str, about: Facts, epsilon: float, delta: float | None = None) -> Plan:

@@ -25,7 +25,7 @@ N, D = 6, 3
 MIXES = {"gaussian": None, "laplace": 0.0}
 LOSSES = ("logistic", "squared")
 
-algorithms = pytest.mark.parametrize("algorithm", ROWS)
+algorithms = pytest.mark.parametrize("algorithm", [name for name in ROWS if ROWS[name].sums])
 storages = pytest.mark.parametrize("storage", ["fixed", "float64"])
 noises = pytest.mark.parametrize("noise", MIXES)
 
