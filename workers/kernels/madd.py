@@ -12,13 +12,16 @@ import llvmlite.binding
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 LANES = 16
 ROWS = 16
-AVAILABLE = bool(llvmlite.binding.get_host_cpu_features().get("avx2", False))
+AVAILABLE = bool(
+    llvmlite.binding.get_host_cpu_features().get("avx2", False)
+    and not (config.CPU_NAME or config.CPU_FEATURES)  # compiling for another CPU than this one
+)
 
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _V16, _V8 = ir.VectorType(_I16, LANES), ir.VectorType(_I32, 8)
