@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.datasets.encode import columns_from_rows, encode_features
-from service.datasets.schema import BinaryLabel, Schema
+from service.datasets.schema import BinaryLabel, CategoricalLabel, Schema
 
 MEDIA = {".csv": "text/csv", ".npz": "application/x-npz"}
 ENDED = ("succeeded", "failed", "cancelled")
@@ -36,22 +36,31 @@ class ApiError(RuntimeError):
 
 
 class Model:
-    """A published model card, able to encode raw rows as the service did."""
+    """A published model card, able to encode raw rows as the service did.
+
+    `coef_` and `intercept_` have one entry per class for softmax; a geometric median has a `location`
+    instead, in the columns' own units and the order of `feature_names_in_`.
+    """
 
     def __init__(self, card: JSON) -> None:
         self.card = card
         self.schema = Schema.model_validate(card["encoder"])
-        self.coef_: NDArray[np.float64] = np.asarray(card["coef_"])
-        self.intercept_: float = card["intercept_"]
+        self.location: list[float] | None = card.get("location")
+        predicts = self.location is None
+        self.coef_: NDArray[np.float64] = np.asarray(card["coef_"] if predicts else [])
+        self.intercept_: float | list[float] = card["intercept_"] if predicts else []
         self.feature_names_in_: list[str] = card["feature_names_in_"]
         self.classes_: list[str] | None = card["classes_"]
 
     def decision_function(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
-        """The margin of each row; absent or empty cells take the schema's declared fill."""
+        """The margin of each row, or one per class; absent or empty cells take the declared fill."""
+        if self.location is not None:
+            raise TypeError("a geometric median predicts nothing; see its location")
         x = encode_features(self.schema, columns_from_rows(self.schema, rows))
         # a row that was clipped to its norm bound has a smaller constant too
-        scores: NDArray[np.float64] = (
-            x[:, 1:] @ self.coef_ + x[:, 0] / self.schema.constant * self.intercept_
+        constant = x[:, 0] / self.schema.constant
+        scores: NDArray[np.float64] = x[:, 1:] @ self.coef_.T + np.multiply.outer(
+            constant, self.intercept_
         )
         return scores
 
@@ -61,6 +70,8 @@ class Model:
         label = self.schema.label
         if isinstance(label, BinaryLabel):
             return [label.positive if score > 0 else label.negative for score in scores]
+        if isinstance(label, CategoricalLabel):
+            return [label.classes[k] for k in scores.argmax(axis=1)]
         value = label.lower + (np.clip(scores, -1, 1) + 1) / 2 * (label.upper - label.lower)
         return [float(v) for v in value]
 

@@ -186,8 +186,14 @@ class ModelShape(BaseModel):
     job: str
     algorithm: str
     loss: dict[str, Any]
-    coef_: list[float]
-    intercept_: float
+    coef_: list[float] | list[list[float]] | None = Field(
+        description="One number per feature; for softmax one such list per class."
+    )
+    intercept_: float | list[float] | None = Field(description="For softmax one per class.")
+    location: list[float] | None = Field(
+        default=None,
+        description="Geometric median only: a number per feature, in the columns' own units.",
+    )
     feature_names_in_: list[str]
     classes_: list[str] | None
     encoder: Schema

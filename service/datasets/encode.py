@@ -12,6 +12,7 @@ Fixed point. With step = linf/4095 an encoded entry x is stored as the integer t
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -25,6 +26,7 @@ from service.datasets.schema import (
     BinaryLabel,
     CategoricalColumn,
     NumericColumn,
+    NumericLabel,
     Schema,
     UnboundedColumn,
 )
@@ -176,21 +178,31 @@ def encode_features(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> Floa
 
 
 def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
-    """y [n]: +1/-1, or the declared interval mapped to [-1, 1]. A missing label is refused."""
+    """y [n]: +1/-1, or the class's place, or the declared interval mapped to [-1, 1].
+
+    A missing label is refused.
+    """
     label = schema.label
     values = np.asarray(values)
-    if not isinstance(label, BinaryLabel):
+    if isinstance(label, NumericLabel):
         v = _numbers(label.name, values, None, _NO_LABEL).clip(label.lower, label.upper)
         return (2.0 * ((v - label.lower) / (label.upper - label.lower)) - 1.0).clip(-1.0, 1.0)
-    known = {label.positive: 1, label.negative: 0}
+    if binary := isinstance(label, BinaryLabel):
+        known, refusal = (
+            {label.negative: 0, label.positive: 1},
+            "neither the positive nor the negative",
+        )
+    else:
+        known, refusal = {value: i for i, value in enumerate(label.classes)}, "none of the classes"
     codes = _codes(values, lambda cell: known.get(cell, _ABSENT))
     if (unknown := codes == _ABSENT).any():
         row = int(unknown.argmax())
         cell = canonical_text(values[row])
         if cell.lower() in MISSING:
             raise EncodeError(row, label.name, _NO_LABEL)
-        raise EncodeError(row, label.name, f"neither the positive nor the negative: {shown(cell)}")
-    return 2.0 * codes.astype(np.float64) - 1.0
+        raise EncodeError(row, label.name, f"{refusal}: {shown(cell)}")
+    y = codes.astype(np.float64)
+    return 2.0 * y - 1.0 if binary else y
 
 
 def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any]) -> Floats:
@@ -234,6 +246,31 @@ def _clip_rows(schema: Schema, X: Floats) -> Floats:
     if long.any():
         X[long] *= (schema.l2_bound / norms[long])[:, None]
     return X
+
+
+def decode_point(schema: Schema, x: Sequence[float]) -> list[float]:
+    """A point among encoded rows in the columns' own units, the intercept left out: a number for a
+    numeric column (within its bounds), a share in [0, 1] for each category. Norm bounds that clipped
+    rows are not undone."""
+    scale = math.sqrt(schema.blocks) if schema.storage == "fixed" else 1.0
+    entries = iter(x[1:])
+    point: list[float] = []
+    for column in schema.encoded:
+        if isinstance(column, UnboundedColumn):
+            value = next(entries) * column.scale
+            point.append(min(max(value, -sys.float_info.max), sys.float_info.max))
+            continue
+        lower, upper = 0.0, 1.0
+        back: Callable[[float], float] = float
+        if isinstance(column, NumericColumn):
+            lower, upper = column.lower, column.upper
+            if column.log1p:
+                lower, upper, back = math.log1p(lower), math.log1p(upper), math.expm1
+        width = len(column.categories) + 1 if isinstance(column, CategoricalColumn) else 1
+        for _ in range(width):
+            share = min(max(next(entries) * scale, 0.0), 1.0)
+            point.append(back(min(lower + share * (upper - lower), upper)))
+    return point
 
 
 # --- fixed point ---------------------------------------------------------------------------------

@@ -65,7 +65,8 @@ class IngestRequest:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class IngestResult:
-    """Facts about the stored arrays; the three scales are None for float64 storage."""
+    """Facts about the stored arrays; the three scales are None for float64 storage, and the number of
+    classes, which is the schema's, for a label that has none."""
 
     rows: int
     columns: int
@@ -73,7 +74,8 @@ class IngestResult:
     feature_step: float | None
     l2_units: int | None
     linf_units: int | None
-    label_kind: Literal["binary", "numeric"]
+    label_kind: Literal["binary", "numeric", "categorical"]
+    classes: int | None
     content_mac: str = field(repr=False)
 
 
@@ -135,6 +137,7 @@ def ingest(request: IngestRequest) -> IngestResult:
         l2_units=encode.l2_units(schema) if fixed else None,
         linf_units=encode.LINF_UNITS if fixed else None,
         label_kind=schema.label.kind,
+        classes=schema.classes,
         content_mac=mac.hexdigest(),
     )
 

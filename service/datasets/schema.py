@@ -24,6 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 MAX_WIDTH = 100_000
 MAX_CATEGORIES = 10_000
+MAX_CLASSES = 1000
+MAX_WEIGHTS = 1_000_000
 MAX_NAMES = 4_000_000
 INTERCEPT = "(intercept)"
 OTHER = "<other>"
@@ -153,9 +155,23 @@ class NumericLabel(_Declared):
         return self
 
 
+class CategoricalLabel(_Declared):
+    """y = the place of the value among `classes`, from 0; any other value refuses the file."""
+
+    name: Text
+    kind: Literal["categorical"] = "categorical"
+    classes: Annotated[tuple[Text, ...], Field(min_length=2, max_length=MAX_CLASSES)]
+
+    @model_validator(mode="after")
+    def _classes_are_distinct(self) -> Self:
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError(f"classes repeat: {_repeated(self.classes)}")
+        return self
+
+
 EncodedColumn = NumericColumn | UnboundedColumn | CategoricalColumn
 Column = Annotated[EncodedColumn | IgnoredColumn, Field(discriminator="kind")]
-Label = Annotated[BinaryLabel | NumericLabel, Field(discriminator="kind")]
+Label = Annotated[BinaryLabel | NumericLabel | CategoricalLabel, Field(discriminator="kind")]
 
 
 class Schema(_Declared):
@@ -175,6 +191,8 @@ class Schema(_Declared):
             raise ValueError("at least one column must not be ignored")
         if self.width > MAX_WIDTH:
             raise ValueError(f"{self.width} features; the most is {MAX_WIDTH}")
+        if (weights := self.width * (self.classes or 1)) > MAX_WEIGHTS:
+            raise ValueError(f"{weights} features times classes; the most is {MAX_WEIGHTS}")
         if sum(map(len, self.feature_names)) > MAX_NAMES:
             raise ValueError(f"the features' names take more than {MAX_NAMES} characters in all")
         if len(set(self.feature_names)) != self.width:
@@ -215,6 +233,11 @@ class Schema(_Declared):
             len(c.categories) + 1 if isinstance(c, CategoricalColumn) else 1 for c in self.encoded
         )
         return 1 + sum(widths)
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes a categorical label has; None for any other label."""
+        return len(self.label.classes) if isinstance(self.label, CategoricalLabel) else None
 
     @property
     def blocks(self) -> int:

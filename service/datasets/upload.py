@@ -141,6 +141,7 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
                     "linf_units": result.linf_units,
                     "l2_units": result.l2_units,
                     "label": result.label_kind,
+                    "classes": result.classes,
                 }
             ),
         )

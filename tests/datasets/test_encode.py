@@ -18,6 +18,7 @@ CAT = {"name": "a", "kind": "categorical", "categories": ["x", "3", "?"]}
 RAW = {"name": "a", "kind": "unbounded", "scale": 10.0}
 BINARY = {"name": "y", "kind": "binary", "positive": "1", "negative": "no"}
 NUMERIC = {"name": "y", "kind": "numeric", "lower": 0, "upper": 10}
+CLASSES = {"name": "y", "kind": "categorical", "classes": ["red", "7", "NA"]}
 
 
 def schema(*columns: dict, label: dict = BINARY, **bounds: float) -> Schema:
@@ -115,9 +116,12 @@ def test_a_reason_quotes_at_most_forty_characters_of_a_cell():
         (BINARY | {"negative": "0"}, [1.0, 0.0], [1, -1]),
         (BINARY | {"negative": "none"}, ["1", "none"], [1, -1]),  # declared, hence not missing
         (NUMERIC, ["0", "2.5", "10", "-4", "1e9"], [-1, -0.5, 1, -1, 1]),
+        (CLASSES, ["7", " red ", "NA", "7"], [1, 0, 2, 1]),  # declared, hence not missing
+        (CLASSES, [7.0, 7.0], [1, 1]),
+        (CLASSES | {"classes": ["3", "2", "1"]}, [1, 2, 3], [2, 1, 0]),  # by declaration, not value
     ],
 )
-def test_labels_are_mapped_into_minus_one_to_one(label, cells, y):
+def test_labels_are_mapped_to_numbers(label, cells, y):
     assert encode_label(schema(NUM, label=label), np.array(cells)).tolist() == y
 
 
@@ -127,6 +131,9 @@ def test_labels_are_mapped_into_minus_one_to_one(label, cells, y):
         (BINARY, "yes", "neither the positive nor the negative: 'yes'"),
         (BINARY, "", "the label is missing"),
         (NUMERIC, "", "the label is missing"),
+        (CLASSES | {"classes": ["1", "2"]}, "3", "none of the classes: '3'"),
+        (CLASSES | {"classes": ["1", "2"]}, "1.0", "none of the classes: '1.0'"),
+        (CLASSES | {"classes": ["1", "2"]}, "NA", "the label is missing"),
         (NUMERIC, "inf", "not finite"),
         (NUMERIC, "x", "not a number"),
     ],
@@ -134,6 +141,33 @@ def test_labels_are_mapped_into_minus_one_to_one(label, cells, y):
 def test_a_label_is_refused(label, cell, reason):
     with pytest.raises(EncodeError, match=reason):
         encode_label(schema(NUM, label=label), objects("1", cell))
+
+
+def test_a_point_is_decoded_into_the_columns_own_units():
+    columns = [NUM, LOG | {"name": "l"}, CAT | {"name": "c"}]
+    raw = {"a": objects(2.0), "l": objects(0.3), "c": objects("3")}
+    fixed = schema(*columns)
+    (x,) = encode_features(fixed, raw)
+    np.testing.assert_allclose(encode.decode_point(fixed, x), [2.0, 0.3, 0, 1, 0, 0], atol=1e-12)
+    unbounded = schema(*columns, RAW | {"name": "r"})
+    (x,) = encode_features(unbounded, raw | {"r": objects(-70.0)})
+    decoded = encode.decode_point(unbounded, x)
+    np.testing.assert_allclose(decoded, [2.0, 0.3, 0, 1, 0, 0, -70.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("entry", [-1e300, -1.0, 0.0, 1.0, 1e300])
+def test_a_decoded_point_is_finite_and_within_the_bounds(entry):
+    widest = 1.7976931348623157e308
+    columns = [
+        LOG | {"upper": widest},
+        LOG | {"name": "b", "lower": -0.9},
+        {"name": "c", "kind": "numeric", "lower": 0.1, "upper": 0.7},
+    ]
+    for s in (schema(*columns), schema(*columns, RAW | {"name": "r", "scale": widest})):
+        point = encode.decode_point(s, [entry] * s.width)
+        assert np.isfinite(point).all()
+        assert 0 <= point[0] <= widest and -0.9 <= point[1] <= math.e - 1
+        assert 0.1 <= point[2] <= 0.7
 
 
 cells = st.one_of(

@@ -70,7 +70,7 @@ def test_a_csv_becomes_read_only_arrays_and_public_facts(request_for, tmp_path):
     request = request_for("\ufeff" + CSV)
     result = ingest.run_ingest(request)
     assert (result.rows, result.columns, result.storage) == (4, 5, "fixed")
-    assert (result.linf_units, result.label_kind) == (4095, "binary")
+    assert (result.linf_units, result.label_kind, result.classes) == (4095, "binary", None)
     assert result.feature_step == encode.feature_step(request.schema)
     assert result.l2_units == encode.l2_units(request.schema)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "out").iterdir()}
@@ -89,6 +89,23 @@ def test_an_unbounded_column_is_stored_as_float64_without_scales(request_for, tm
     assert (result.storage, scales) == ("float64", (None, None, None))
     x, _ = store.open_arrays(tmp_path / "out")
     assert sorted(x[:, 1]) == [-2.5, 1e9]
+
+
+def test_classes_are_counted_by_the_schema_and_never_by_the_rows(request_for, tmp_path):
+    label = {"name": "y", "kind": "categorical", "classes": ["2", "1", "0", "unseen"]}
+    content_of_binary = content_mac(request_for(CSV), tmp_path)
+    result = ingest.run_ingest(request_for(CSV, SCHEMA | {"label": label}))
+    assert (result.label_kind, result.classes) == ("categorical", 4)
+    assert result.content_mac == content_of_binary
+    assert sorted(store.open_arrays(tmp_path / "out")[1]) == [1, 1, 2, 2]
+
+
+def test_a_class_that_was_not_declared_refuses_the_file(request_for, tmp_path):
+    label = {"name": "y", "kind": "categorical", "classes": ["1", "2"]}
+    with pytest.raises(ParseError, match="none of the classes: '0'") as refused:
+        ingest.ingest(request_for(CSV, SCHEMA | {"label": label}))
+    assert (refused.value.row, refused.value.column) == (2, "y")
+    assert left_behind(tmp_path) == []
 
 
 def test_the_shuffle_permutes_the_rows_and_keeps_labels_paired(request_for, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ INCOME = {"name": "income", "kind": "unbounded", "scale": 1000}
 CITY = {"name": "city", "kind": "categorical", "categories": ["Bonn", "Köln"]}
 NOTE = {"name": "note", "kind": "ignored"}
 LABEL = {"name": "y", "kind": "binary", "positive": "yes", "negative": "no"}
+CLASSES = {"name": "y", "kind": "categorical", "classes": ["a", "b", "c"]}
 
 
 def schema(*columns: dict, label: dict = LABEL, **bounds: float) -> Schema:
@@ -45,6 +46,10 @@ def test_one_unbounded_column_makes_the_storage_float64_without_norm_bounds():
         _ = s.l2_bound
 
 
+def test_the_number_of_classes_is_the_declared_one():
+    assert (schema(AGE, label=CLASSES).classes, schema(AGE).classes) == (3, None)
+
+
 @pytest.mark.parametrize(
     ("columns", "extra", "message"),
     [
@@ -71,6 +76,21 @@ def test_one_unbounded_column_makes_the_storage_float64_without_norm_bounds():
         ([AGE], {"l2": 0}, "greater than or equal"),
         ([AGE], {"label": LABEL | {"negative": "yes"}}, "must differ"),
         ([AGE], {"label": {"name": "y", "kind": "numeric"}}, "bounds must be declared"),
+        ([AGE], {"label": CLASSES | {"classes": ["a"]}}, "at least 2 items"),
+        ([AGE], {"label": CLASSES | {"classes": ["a", "b", " a "]}}, "classes repeat: 'a'"),
+        ([AGE], {"label": CLASSES | {"classes": ["a", " "]}}, "at least 1 character"),
+        (
+            [AGE],
+            {"label": CLASSES | {"classes": [str(k) for k in range(1001)]}},
+            "at most 1000 items",
+        ),
+        (
+            [
+                {**CITY, "categories": [str(j) for j in range(999)]}
+            ],  # and <other>, and the intercept
+            {"label": CLASSES | {"classes": [str(k) for k in range(1000)]}},
+            "1001000 features times classes; the most is 1000000",
+        ),
         (
             [
                 {**CITY, "name": f"c{i}", "categories": [str(j) for j in range(9999)]}
@@ -89,5 +109,7 @@ def test_a_declaration_is_refused(columns, extra, message):
 def test_a_schema_survives_json_and_cannot_be_changed():
     s = schema(AGE, CITY, l2=0.5)
     assert Schema.model_validate_json(s.model_dump_json()) == s
+    classes = schema(AGE, label=CLASSES)
+    assert Schema.model_validate_json(classes.model_dump_json()) == classes
     with pytest.raises(ValidationError, match="frozen"):
         s.l2 = 1.0
