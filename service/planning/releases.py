@@ -18,7 +18,8 @@ for ever.
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from math import comb
+from functools import lru_cache
+from math import comb, gcd, log
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
@@ -26,6 +27,9 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 _DIGITS = 60
 _AMPLIFIED_ORDER_MAX = 4096  # the sum has `order` terms; beyond, no amplification is claimed
 _ROUND_UP = Decimal(1) + Decimal("1e-40")
+_HUGE = Fraction(10**9)
+_LOG_2, _LOG_10 = log(2), log(10)
+_LOG_DECIMAL_MAX = 2_302_600  # the exponential of more is beyond any Decimal
 
 
 class _Release(BaseModel):
@@ -42,6 +46,10 @@ class _Release(BaseModel):
     def gaussian(self) -> Fraction | None:
         """mu^2 of the one Gaussian this release is equivalent to, or None."""
         return None
+
+    def count(self) -> int:
+        """How many vectors or choices it lets out in all."""
+        return 1
 
 
 class Gaussian(_Release):
@@ -120,6 +128,9 @@ class Sequence(_Release):
     def gaussian(self) -> Fraction | None:
         return _sum([part.gaussian() for part in self.parts])
 
+    def count(self) -> int:
+        return sum(part.count() for part in self.parts)
+
 
 class Repeat(_Release):
     """`times` releases alike on the same rows, in sequence, adaptively. The cost multiplies."""
@@ -138,6 +149,9 @@ class Repeat(_Release):
     def gaussian(self) -> Fraction | None:
         mu_squared = self.release.gaussian()
         return None if mu_squared is None else self.times * mu_squared
+
+    def count(self) -> int:
+        return self.times * self.release.count()
 
 
 class Disjoint(_Release):
@@ -162,6 +176,9 @@ class Disjoint(_Release):
     def gaussian(self) -> Fraction | None:
         squares = [part.gaussian() for part in self.parts]
         return None if None in squares else max(s for s in squares if s is not None)
+
+    def count(self) -> int:
+        return self.copies * sum(part.count() for part in self.parts)
 
 
 class Subsample(_Release):
@@ -190,23 +207,16 @@ class Subsample(_Release):
         return self
 
     def renyi(self, order: int) -> Fraction:
-        inner = self.release.renyi(order)
         if order > _AMPLIFIED_ORDER_MAX:
-            return inner
-        with localcontext(prec=_DIGITS):
-            gamma = Decimal(self.batch) / self.population
-            pure = self.release.pure()
-            range_ = None if pure is None else _decimal(pure).exp() - 1
-            e2 = _decimal(self.release.renyi(2)).exp()
-            bounded = Decimal(2) if range_ is None else min(Decimal(2), range_**2)
-            total = 1 + gamma**2 * comb(order, 2) * min(4 * (e2 - 1), e2 * bounded)
-            for j in range(3, order + 1):
-                bounded = Decimal(2) if range_ is None else min(Decimal(2), range_**j)
-                growth = ((j - 1) * _decimal(self.release.renyi(j))).exp()
-                total += gamma**j * comb(order, j) * growth * bounded
-            amplified = (total * _ROUND_UP).ln() / (order - 1) * _ROUND_UP
-        bounds = (inner, Fraction(amplified), self.pure())
+            return self.release.renyi(order)
+        common = gcd(self.batch, self.population)
+        share = self.batch // common, self.population // common
+        amplified = _amplified(self.release, *share, order)
+        bounds = (self.release.renyi(order), amplified, self.pure())
         return min(bound for bound in bounds if bound is not None)
+
+    def count(self) -> int:
+        return self.release.count()
 
     def pure(self) -> Fraction | None:
         epsilon = self.release.pure()
@@ -224,6 +234,42 @@ Release = Annotated[
 ]
 for _model in (Sequence, Repeat, Disjoint, Subsample):
     _model.model_rebuild()
+
+
+@lru_cache(maxsize=4096)
+def _amplified(release: Release, batch: int, population: int, order: int) -> Fraction | None:
+    """Theorem 9 of `Subsample`, or None where it certainly says no less than the inner release.
+
+    A term that could not change a digit of the sum is not evaluated, and once one term alone exceeds
+    the inner release the rest is not: estimates in floats, a factor of e apart from the decision, say
+    which. Either way the value is that of the whole sum.
+    """
+    if release.renyi(2) > _LOG_DECIMAL_MAX:
+        return None
+    enough = (order - 1) * float(min(release.renyi(order), _HUGE)) + 1
+    log_share, log_choices = log(batch) - log(population), log(order) + log((order - 1) / 2)
+    choices = comb(order, 2)
+    with localcontext(prec=_DIGITS):
+        gamma = Decimal(batch) / population
+        pure = release.pure()
+        range_ = None if pure is None else _decimal(pure).exp() - 1
+        e2 = _decimal(release.renyi(2)).exp()
+        bounded = Decimal(2) if range_ is None else min(Decimal(2), range_**2)
+        total = 1 + gamma**2 * choices * min(4 * (e2 - 1), e2 * bounded)
+        for j in range(3, order + 1):
+            choices = choices * (order - j + 1) // j
+            log_choices += log((order - j + 1) / j)
+            inner = release.renyi(j)
+            exponent = (j - 1) * float(min(inner, _HUGE))
+            size = j * log_share + log_choices + exponent + _LOG_2
+            if size + 1 < (total.adjusted() - _DIGITS) * _LOG_10:
+                continue
+            if range_ is None and (size > enough or exponent > _LOG_DECIMAL_MAX):
+                return None
+            bounded = Decimal(2) if range_ is None else min(Decimal(2), range_**j)
+            growth = ((j - 1) * _decimal(inner)).exp()
+            total += gamma**j * choices * growth * bounded
+        return Fraction((total * _ROUND_UP).ln() / (order - 1) * _ROUND_UP)
 
 
 def _sum(values: list[Fraction | None]) -> Fraction | None:

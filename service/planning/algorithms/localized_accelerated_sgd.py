@@ -1,0 +1,169 @@
+"""Localized accelerated descent: population risk, in phases on disjoint rows.
+
+**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows drawn
+independently from a population; ridge may be zero. W and D as in accelerated-sgd.
+
+**Schedule.** KLL algorithm 5: k phases on disjoint ranges of row positions, each half as long as the
+one before. Phase i adds (p_i/2) ||w - w_(i-1)||^2, which pulls towards the last phase's output
+w_(i-1), and minimises the whole over its own rows from there by accelerated-sgd: T steps with
+restarts, the pull and the ridge solved exactly in the proximal step. p_i = 8 p_(i-1): the paper's
+1/(eta_i n_i) with eta_i = eta/4^i as in Feldman, Koren and Talwar 2020, since no phase gets a smaller
+budget. With E_i bounding E ||w_i - w*_i||^2, the distance to the phase's own minimiser, and G
+bounding gradients,
+
+    E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + G sqrt(E_k),   mu_i = p_i + ridge,
+
+E_0 = D^2, and E_i = 2/mu_i times the bound of accelerated-sgd plus the bias of the smoothing, for a
+start within min(2 D, (G + ridge D)/mu_i). T, the batches' share of their phase (1/2^j), p_1 and the
+smoothness are those for which this is smallest, within 500 passes. k = 1 + log4 sqrt(d/rho), as rows
+allow: then the last term is below the others.
+
+**Formal guarantee.** Neighbours replace one record. Phase i releases T times the noisy sum over a
+fresh secret batch of its own rows [start, stop), of sensitivity 2c (see accelerated-sgd); its pull and
+its start are functions of earlier phases' releases. The record sits in one range, and given what came
+before only that phase's releases change in distribution, so each phase may spend the whole budget and
+the run costs one phase (`Disjoint`). All phases draw the same share of their rows.
+
+**Errata repaired.** Sensitivity 2G, not G. The printed slices [N - N/2^(i-1), N - N/2^i] are closed,
+so neighbouring phases share a row, which would cost two phases; here they are half-open. "N_i samples
+with replacement" would let a record occur in several phases and several times in one, for which this
+price does not hold. The paper divides its budget over the phases (eps/2^i), which disjoint rows make
+needless. (1/(eta n)) ||w - w'||^2 is 2/(eta n)-strongly convex.
+"""
+
+from math import ceil, log, log2, sqrt
+
+from pydantic import Field
+
+from service.errors import PlanRefused
+from service.planning.algorithms.accelerated_sgd import (
+    STEPS,
+    Smoother,
+    staged,
+    start_distance,
+)
+from service.planning.algorithms.gradient_descent import SETS, clip_bound
+from service.planning.assemble import assemble
+from service.planning.lattice import calibrate, target
+from service.planning.losses import problem, require_set
+from service.planning.plan import (
+    LocalizedAcceleratedSgdSchedule,
+    Phase,
+    Plan,
+    Prediction,
+    Stage,
+    rounded,
+)
+from service.planning.releases import Disjoint
+from service.planning.spec import Facts, JobSpec, StepsAndClip
+from service.planning.subsampling import (
+    best_halvings,
+    calibrate_sampled,
+    drawing_variance,
+    noise_variance,
+    sampled,
+)
+
+NAME = "localized-accelerated-sgd"
+PHASES_MAX = 12
+
+
+class Parameters(StepsAndClip):
+    halvings: int | None = Field(
+        default=None,
+        ge=0,
+        le=30,
+        description="A step reads 1/2^halvings of its phase's rows; by default what suits `steps`.",
+    )
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+    require_set(NAME, spec, SETS)
+    p, goal = problem(spec, facts), target(spec, facts)
+    n, d = p.n, p.d
+    if parameters.halvings is not None and n >> parameters.halvings == 0:
+        raise PlanRefused(
+            f"{parameters.halvings} halvings leave no row of {n}; "
+            f"set parameters.halvings to at most {n.bit_length() - 1}."
+        )
+    clip = clip_bound(parameters, p, facts)
+    G = clip * (p.X2 if p.rowwise else 1.0)
+    D = start_distance(p, G, spec.ridge)
+    plain = calibrate(goal, facts, p, clip, times=1)
+    smooth = Smoother.of(p, spec, facts)
+    wanted = 1 + max(0, ceil(log2(d / goal.rho) / 4))
+
+    def total(
+        rows: list[tuple[int, int]], steps: int, variance: float, beta: float, first: float
+    ) -> tuple[float, list[tuple[float, tuple[Stage, ...]]]]:
+        """The bound above; `variance` is that of the noise in the sum over a batch."""
+        error, distance, phases = 0.0, D**2, []
+        for i, (batch, population) in enumerate(rows):
+            pull = first * 8.0**i
+            mu = pull + spec.ridge
+            V = variance / batch**2 + drawing_variance(G, batch, population)
+            reach = min(2 * D, (G + spec.ridge * D) / mu)
+            solved, stages = staged(steps, beta, mu, reach, V)
+            error += pull / 2 * distance + 4 * G**2 / (mu * population)
+            distance = min(4 * D**2, 2 / mu * (solved + smooth.bias(beta)))
+            phases.append((pull, stages))
+        return error + G * sqrt(distance), phases
+
+    best = None
+    for steps in [parameters.steps] if parameters.steps else STEPS[4:]:
+        halvings = parameters.halvings
+        if halvings is None:
+            halvings = best_halvings(goal, facts, plain, d, G, -(-n // 2), steps)
+        rows = _layout(n, wanted, halvings)
+        if best is not None and len(rows) < len(_layout(n, wanted, 0)):
+            continue  # batches so small that they leave no rows for the last phases
+        variance = d * noise_variance(goal, facts, plain, 1, 2**halvings, steps)
+        batch, population = rows[0]
+        V = variance / batch**2 + drawing_variance(G, batch, population)
+        pull = sqrt(8 * G**2 / population + 32 * V / steps) / D
+        for first in (pull / 4, pull, 4 * pull):
+            for beta in smooth.choices(steps, D, first)[:3]:
+                error, _ = total(rows, steps, variance, beta, first)
+                if best is None or error < best[0]:
+                    best = error, steps, halvings, beta, first
+    assert best is not None
+    _, steps, halvings, beta, first = best
+
+    rows = _layout(n, wanted, halvings)
+    lattice = calibrate_sampled(goal, facts, p, clip, 1, 2**halvings, steps)
+    error, solved = total(rows, steps, d * lattice.variance, beta, first)
+    phases, start = [], 0
+    for (batch, population), (pull, stages) in zip(rows, solved, strict=True):
+        stop = start + population
+        phases.append(Phase(start=start, stop=stop, batch=batch, pull=rounded(pull), stages=stages))
+        start = stop
+    # KLL Theorem 3.1 per mean of the first phase, with its constant c2 = 1 and half the budget
+    paper = 0.0
+    if goal.delta > 0:
+        paper = 2 * G * sqrt(steps * (log(2) - log(goal.delta))) / (goal.epsilon * rows[0][1])
+    return assemble(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=NAME,
+        smoothing=smooth.smoothing(beta),
+        schedule=LocalizedAcceleratedSgdSchedule(smoothness=rounded(beta), phases=tuple(phases)),
+        lattice=lattice,
+        release=Disjoint(parts=tuple(sampled(lattice.release(), *phase, steps) for phase in rows)),
+        prediction=Prediction(
+            theorem="KLL Theorem 5.1, as the sum of its terms",
+            excess_risk=rounded(error),
+            noise_squared=rounded(len(rows) * steps * d * lattice.variance),
+            paper_noise=rounded(paper),
+            our_noise=rounded(lattice.noise_scale / rows[0][0]),
+        ),
+        gradients=steps * sum(batch for batch, _ in rows),
+    )
+
+
+def _layout(n: int, wanted: int, halvings: int) -> list[tuple[int, int]]:
+    """(batch, rows) of each phase: all batches the same share of their rows, and at least one row."""
+    count = min(wanted, PHASES_MAX, ((n >> halvings) + 1).bit_length() - 1)
+    batches = [(n << i) // ((2**count - 1) << halvings) for i in reversed(range(count))]
+    return [(batch, batch << halvings) for batch in batches]

@@ -1,0 +1,415 @@
+"""AC-SA over secret batches: the attack on its sums, how batches are drawn, and its convergence."""
+
+from collections import Counter
+from itertools import combinations, cycle, product
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import chi2
+
+import workers.data
+from service.planning.algorithms.accelerated_sgd import Smoother, staged
+from service.planning.catalog import plan
+from service.planning.losses import problem
+from service.planning.plan import Stage
+from service.planning.spec import AllSpace, L2Ball
+from tests.planning.cases import facts, spec
+from tests.workers.test_sensitivity import D, data, movement, records, sums, weights
+from workers.algorithms.accelerated_sgd import ac_sa
+from workers.data import Data, WrongDataError
+from workers.execute import RUNS
+from workers.progress import Progress
+from workers.randomness import Randomness, Use
+from workers.samplers import sample
+
+KEY = bytes(range(32))
+AC, LOCAL = "accelerated-sgd", "localized-accelerated-sgd"
+NOISES = {"gaussian": None, "laplace": 0.0}
+
+
+def drawing_plan(storage="fixed", noise="gaussian", rows=6, batch=3, steps=4, **more):
+    clip = {"clip": 1.0} if storage == "float64" else {}
+    parameters = {"steps": steps, "batch": batch} | clip
+    job = spec(AC, 1.0, NOISES[noise], parameters=parameters, **more)
+    return plan(job, facts(storage, rows=rows, columns=D))
+
+
+# --- sensitivity ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("storage", ["fixed", "float64"])
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_an_exchange_moves_a_batch_within_its_sensitivity_and_no_batch_without_it(
+    storage, noise, loss
+):
+    rng = np.random.default_rng(3)
+    made = drawing_plan(storage, noise, loss=loss)
+    pool = records(made, rng)
+    dtype = np.int16 if storage == "fixed" else np.float64
+    base = [pool[i] for i in rng.integers(len(pool), size=6)]
+    x, y = np.array([row for row, _ in base], dtype=dtype), np.array([label for _, label in base])
+    sensitivity = made.lattice.release().sensitivity
+    farthest = 0
+    for batch, w in zip(combinations(range(6), 3), cycle(weights(rng)[:3]), strict=False):
+        place, outside = batch[1], next(i for i in range(6) if i not in batch)
+        positions = np.array(batch)
+        results = []
+        for row, label in pool:
+            there_x, there_y = x.copy(), y.copy()
+            there_x[place], there_y[place] = row, label
+            results.append(sums(made, there_x, there_y).exact_batch(w, positions))
+            there_x[outside], there_y[outside] = row, -label
+            after = sums(made, there_x, there_y).exact_batch(w, positions)
+            assert np.array_equal(results[-1], after)
+        farthest = max(farthest, *(movement(made, a, b) for a, b in combinations(results, 2)))
+    assert 0.95 * sensitivity <= farthest <= sensitivity
+
+
+@pytest.mark.parametrize("storage", ["fixed", "float64"])
+@pytest.mark.parametrize("batch", [1, 5, 40, 97])
+def test_a_batch_sums_the_rows_at_its_positions(storage, batch, monkeypatch):
+    made = drawing_plan(storage, rows=97, batch=batch)
+    x, y = data(made, 97)
+    w = np.array([0.3, -0.2, 0.1])
+    noisy = sums(made, x, y)
+    one_by_one = [noisy.exact_sum(w, i, i + 1) for i in range(97)]
+    stream = Randomness(KEY, "batch").stream(Use.SAMPLING, batch)
+    positions = sample(stream, batch, 97)
+    exact = noisy.exact_batch(w, positions)
+    assert np.array_equal(exact, sum(one_by_one[i] for i in positions))
+    monkeypatch.setattr(workers.data, "BLOCK_BYTES", 1)  # sixteen rows at a time
+    monkeypatch.setattr(workers.data, "_THREADED", 1)
+    assert np.array_equal(noisy.exact_batch(w, positions), exact)
+
+
+def test_a_batch_beyond_the_rows_is_refused():
+    made = drawing_plan(rows=97, batch=5)
+    noisy = sums(made, *data(made, 97))
+    for batch, start, stop in ((5, -1, 97), (5, 0, 98), (6, 0, 5), (0, 0, 97), (1, 5, 5)):
+        with pytest.raises(WrongDataError):
+            noisy.noisy_batch(np.zeros(D), batch, start, stop)
+
+
+# --- the draw ---------------------------------------------------------------------------------------
+
+
+def stream(index):
+    return Randomness(KEY, "draw").stream(Use.SAMPLING, index)
+
+
+def unlikely(counts, expected, freedom):
+    """Chi-square above what happens once in 10^7 keys."""
+    statistic = sum((count - expected) ** 2 / expected for count in counts)
+    return statistic > chi2.isf(1e-7, freedom)
+
+
+@pytest.mark.parametrize(("batch", "count"), [(1, 5), (2, 5), (3, 6), (5, 6), (4, 8), (2, 9)])
+def test_every_subset_is_equally_likely(batch, count):
+    rounds = 200 * comb(count, batch)
+    seen = Counter(tuple(sample(stream(i), batch, count)) for i in range(rounds))
+    assert set(seen) == set(combinations(range(count), batch))
+    assert not unlikely(seen.values(), 200, len(seen) - 1)
+
+
+@pytest.mark.parametrize("position", [0, 63, 64, 129])
+def test_every_position_of_a_larger_population_is_as_likely(position):
+    """Across the words of the bit map, at its ends and within."""
+    rounds, hits = 4000, 0
+    for i in range(rounds):
+        hits += position in sample(stream(i), 13, 130)
+    assert abs(hits - rounds / 10) < 5.5 * (rounds * 0.09) ** 0.5
+
+
+def test_a_sample_is_sorted_without_repetition_and_may_be_everything():
+    for batch, count in ((1, 1), (7, 7), (64, 64), (65, 65), (500, 1000), (1000, 10**6)):
+        drawn = sample(stream(batch), batch, count)
+        assert len(drawn) == batch and (np.diff(drawn) > 0).all()
+        assert drawn[0] >= 0 and drawn[-1] < count
+    for batch, count in ((0, 5), (6, 5), (-1, 5)):
+        with pytest.raises(ValueError, match="at most all"):
+            sample(stream(0), batch, count)
+
+
+@pytest.mark.parametrize(("batch", "count"), [(1, 3), (30, 100), (100, 100), (999, 5000)])
+def test_a_sample_is_floyds_word_for_word(batch, count):
+    words = iter(stream(count).words(8 * batch + 64))
+    taken = set()
+    for i in range(count - batch, count):
+        bound = i + 1
+        word = int(next(words))
+        while word >= 2**64 - 2**64 % bound:
+            word = int(next(words))
+        taken.add(i if word % bound in taken else word % bound)
+    assert sample(stream(count), batch, count).tolist() == sorted(taken)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Every batch that is drawn, and every address that a stream was opened at."""
+    seen = {"batches": [], "addresses": []}
+
+    def spy(stream, batch, count):
+        seen["batches"].append(tuple(sample(stream, batch, count)))
+        return np.array(seen["batches"][-1])
+
+    monkeypatch.setattr(workers.data, "sample", spy)
+    opened = Randomness.stream
+
+    def spy_on_streams(self, use, index):
+        seen["addresses"].append((use, index))
+        return opened(self, use, index)
+
+    monkeypatch.setattr(Randomness, "stream", spy_on_streams)
+    return seen
+
+
+def test_steps_draw_fresh_batches_independent_of_each_other_and_of_the_data(drawn):
+    made = drawing_plan(rows=4, batch=1, steps=2)
+    pairs = Counter()
+    for i in range(1600):
+        key = i.to_bytes(32, "big")
+        x, y = np.zeros((4, D), dtype=np.int16), np.ones(4)
+        if i % 2:
+            x[:] = 2000
+        RUNS[AC](made, Data(made, x, y, Randomness(key, made.digest())), Progress())
+        pairs[drawn["batches"][-2] + drawn["batches"][-1]] += 1
+    assert set(pairs) == set(product(range(4), repeat=2))
+    assert not unlikely(pairs.values(), 100, 15)
+
+
+def test_a_run_draws_each_batch_and_its_noise_at_addresses_of_their_own(drawn):
+    made = drawing_plan(rows=97, batch=10, steps=9)
+    x, y = data(made, 97)
+    models = []
+    for rows in ((x, y), (x, y), (x[::-1].copy(), -y)):
+        models.append(RUNS[AC](made, sums(made, *rows), Progress()))
+    assert drawn["batches"][:9] == drawn["batches"][9:18] == drawn["batches"][18:]
+    assert len(set(drawn["batches"][:9])) == 9
+    expected = [(use, t) for t in range(9) for use in (Use.SAMPLING, Use.NOISE)]
+    assert drawn["addresses"][:18] == expected
+    assert np.array_equal(models[0], models[1]) and not np.array_equal(models[0], models[2])
+
+
+@pytest.mark.parametrize("algorithm", [AC, LOCAL])
+def test_a_run_reads_what_was_priced_and_nothing_else(algorithm, monkeypatch):
+    """Every step draws its batch from the rows that its release names, as often as it names them."""
+    parameters = {AC: {"steps": 20, "batch": 12}, LOCAL: {"steps": 20, "halvings": 3}}[algorithm]
+    made = plan(spec(algorithm, parameters=parameters), facts(rows=97, columns=D))
+    calls = Counter()
+
+    class Watched(Data):
+        def noisy_batch(self, w, batch, start, stop):
+            calls[batch, start, stop] += 1
+            return super().noisy_batch(w, batch, start, stop)
+
+    progress = Progress()
+    result = RUNS[algorithm](made, sums(made, *data(made, 97), Watched), progress)
+    parts = made.release.parts if algorithm == LOCAL else (made.release,)
+    named = [(part.release.batch, part.release.population, part.times) for part in parts]
+    assert [(batch, stop - start, times) for (batch, start, stop), times in calls.items()] == named
+    ranges = [range(start, stop) for _, start, stop in calls]
+    assert sum(map(len, ranges)) == len(set().union(*ranges)) <= 97
+    assert progress.done == made.schedule.steps == sum(calls.values())
+    assert np.linalg.norm(result) <= 10 * (1 + 1e-9)
+
+
+def test_a_phase_is_pulled_towards_the_last_one_and_reads_its_own_rows_only():
+    """With a record changed in phase two, everything that phase one released stays as it was."""
+    made = plan(spec(LOCAL, parameters={"steps": 6}), facts(rows=97, columns=D))
+    first, second = made.schedule.phases[:2]
+    assert second.pull == pytest.approx(8 * first.pull, rel=1e-5)
+    x, y = data(made, 97)
+    there = x.copy()
+    there[second.start] = -there[second.start] + 1
+    released = []
+
+    class Watched(Data):
+        def _released(self, exact, step, rows):
+            released.append(super()._released(exact, step, rows))
+            return released[-1]
+
+    for rows in (x, there):
+        RUNS[LOCAL](made, sums(made, rows, y, Watched), Progress())
+    before, after = released[: made.schedule.steps], released[made.schedule.steps :]
+    same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert same[:6] == [True] * 6 and same[6] is False
+
+
+# --- convergence ------------------------------------------------------------------------------------
+
+
+def quadratic(rng, d, mu):
+    """f(w) = w'Aw/2 - b'w, smooth by 1, and the minimiser of f + (mu/2)||w||^2."""
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    A = basis * np.geomspace(1e-4, 1.0, d) @ basis.T
+    best = rng.normal(size=d)
+    b = (A + mu * np.eye(d)) @ best
+    return A, b, best
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.01, 1.0])
+@pytest.mark.parametrize("steps", [1, 2, 5, 20, 100])
+def test_without_noise_the_error_is_within_the_accelerated_rate(mu, steps):
+    rng = np.random.default_rng(steps)
+    A, b, best = quadratic(rng, 30, mu)
+    stage = Stage(steps=steps, damping=2 * mu)
+    found = ac_sa(lambda w: A @ w - b, np.zeros(30), stage, 1.0, AllSpace(), ridge=mu)
+    gap = found - best
+    error = gap @ (A @ gap + mu * gap) / 2
+    assert error <= (2 + 2 * mu) * (best @ best) / (steps * (steps + 1))
+
+
+def test_without_noise_acceleration_beats_descent():
+    A, b, best = quadratic(np.random.default_rng(1), 30, 0.0)
+    stage = Stage(steps=300, damping=0.0)
+    found = ac_sa(lambda w: A @ w - b, np.zeros(30), stage, 1.0, AllSpace(), ridge=0.0)
+    descent = np.zeros(30)
+    for _ in range(300):
+        descent -= A @ descent - b
+
+    def error(w):
+        return (w - best) @ A @ (w - best) / 2
+
+    assert error(found) < error(descent) / 5
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize(("steps", "variance"), [(8, 1.0), (64, 0.1), (64, 30.0), (256, 1.0)])
+def test_with_noise_the_mean_error_is_within_the_bound(mu, steps, variance):
+    """The planned stages and dampings, on noise of the variance that they were planned for."""
+    rng = np.random.default_rng(steps)
+    A, b, best = quadratic(rng, 10, mu)
+    bound, stages = staged(steps, 1.0, mu, float(np.linalg.norm(best)), variance)
+    assert sum(stage.steps for stage in stages) == steps
+    errors = []
+    for _ in range(40):
+        w = np.zeros(10)
+        for stage in stages:
+            w = ac_sa(
+                lambda v: A @ v - b + rng.normal(size=10) * (variance / 10) ** 0.5,
+                w,
+                stage,
+                1.0,
+                AllSpace(),
+                ridge=mu,
+            )
+        errors.append((w - best) @ (A @ (w - best) + mu * (w - best)) / 2)
+    assert bound / 1000 < np.mean(errors) <= bound
+
+
+def test_the_pull_is_solved_exactly():
+    """A pull towards a centre has the same minimiser as the shifted problem."""
+    A, b, _ = quadratic(np.random.default_rng(2), 5, 0.0)
+    centre = np.arange(5.0)
+    best = np.linalg.solve(A + 0.7 * np.eye(5), b + 0.5 * centre)
+    stage = Stage(steps=400, damping=1.4)
+    found = ac_sa(
+        lambda w: A @ w - b,
+        centre,
+        stage,
+        1.0,
+        L2Ball(radius=100),
+        ridge=0.2,
+        pull=0.5,
+        centre=centre,
+    )
+    assert np.allclose(found, best, atol=1e-3)
+
+
+def test_the_printed_weights_never_forget_the_start():
+    """The start's weight in the mean is the product of 1 - alpha_t: zero for 2/(t+1) alone."""
+    printed, ours = (np.prod([1 - 2 / (t + k) for t in range(1, 51)], dtype=float) for k in (2, 1))
+    assert ours == 0.0 and printed == pytest.approx(2 / (51 * 52))
+    start, steps = np.full(3, 1e6), 5
+    found = ac_sa(
+        lambda w: np.zeros(3),
+        start,
+        Stage(steps=steps, damping=0.0),
+        1e-12,
+        L2Ball(radius=1.0),
+        ridge=0.0,
+    )
+    assert np.linalg.norm(found) <= 1 + 1e-9  # only points of the set are averaged
+
+
+class Noiseless(Data):
+    def _released(self, exact, step, rows):
+        self._releases += 1
+        return exact.astype(np.float64) * step
+
+
+LOSSES = {
+    "hinge": lambda m, y: np.maximum(0, 1 - y * m),
+    "absolute": lambda m, y: np.abs(m - y),
+    "logistic": lambda m, y: np.logaddexp(0, -y * m),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("ridge", [0.0, 0.05])
+@pytest.mark.parametrize("batch", [300, 60])
+def test_a_noiseless_run_comes_within_its_bound_of_the_optimum(loss, ridge, batch):
+    """On rows of integers, with the kernels' smoothing and quantisation, over a ball."""
+    steps = 400 if batch == 300 else 2000
+    job = spec(
+        AC,
+        50.0,
+        loss=loss,
+        ridge=ridge,
+        set={"radius": 2.0},
+        parameters={"steps": steps, "batch": batch},
+    )
+    about = facts(rows=300, columns=D, epsilon=50.0)
+    made = plan(job, about)
+    x, y = data(made, 300)
+    y = np.where(x @ [1.0, -2.0, 0.5] + 1000 * np.random.default_rng(1).normal(size=300) > 0, 1, -1)
+    y = y.astype(np.float64)
+    X = x * about.feature_step
+
+    def objective(w):
+        return float(LOSSES[loss](X @ w, y).mean() + ridge / 2 * w @ w)
+
+    found = RUNS[AC](made, Noiseless(made, x, y, Randomness(KEY, made.digest())), Progress())
+    ball = {"type": "ineq", "fun": lambda w: 4.0 - w @ w}
+    starts = [found, np.zeros(D), *np.random.default_rng(5).normal(size=(6, D))]
+    least = min(
+        minimize(objective, w, constraints=ball, method="SLSQP", options={"ftol": 1e-12}).fun
+        for w in starts
+    )
+    assert objective(found) - least <= made.prediction.excess_risk
+    if batch == 300:
+        smooth = Smoother.of(problem(job, about), job, about)
+        stages, beta = made.schedule.stages, made.schedule.smoothness
+        rate = (2 * beta + stages[-1].damping) * 4 / (stages[-1].steps * (stages[-1].steps + 1))
+        assert objective(found) - least <= rate + smooth.bias(beta) + 1e-4
+
+
+@pytest.mark.parametrize("kind", ["l1_ball", "simplex", "box", "all"])
+@pytest.mark.parametrize("algorithm", [AC, LOCAL])
+def test_every_set_with_a_projection_is_kept(kind, algorithm):
+    made = plan(spec(algorithm, set=kind, parameters={"steps": 30}), facts(rows=97, columns=D))
+    w = RUNS[algorithm](made, sums(made, *data(made, 97)), Progress())
+    within = {
+        "l1_ball": np.abs(w).sum() <= 10 + 1e-9,
+        "simplex": (w >= 0).all() and w.sum() == pytest.approx(1),
+        "box": (np.abs(w) <= 1).all(),
+        "all": np.isfinite(w).all(),
+    }
+    assert within[kind]
+
+
+@pytest.mark.parametrize("algorithm", [AC, LOCAL])
+@pytest.mark.parametrize("loss", ["softmax", "geometric_median"])
+def test_losses_of_several_margins_run_over_batches_too(algorithm, loss):
+    label = {"label": "categorical", "classes": 3} if loss == "softmax" else {}
+    about = facts(rows=97, columns=D).model_copy(update=label)
+    parameters = {AC: {"steps": 20, "batch": 12}, LOCAL: {"steps": 20, "halvings": 3}}[algorithm]
+    made = plan(spec(algorithm, loss=loss, parameters=parameters), about)
+    x, y = data(made, 97)
+    if loss == "softmax":
+        y = np.arange(97.0) % 3
+    w = RUNS[algorithm](made, sums(made, x, y), Progress())
+    assert w.shape == (made.dimension,) and np.isfinite(w).all()
