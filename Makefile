@@ -4,7 +4,7 @@ PORT ?= 8000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-million openapi
+.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-adult bench-million openapi
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -29,6 +29,9 @@ bench-overhead: ## what the service costs on top of the computation
 
 bench-kernels: ## kernels and samplers against memory, Opacus, scikit-learn and OpenDP
 	@python3 tools/dev.py run -- python -m benchmarks.kernels $(ARGS)
+
+bench-adult: ## accuracy on UCI Adult against other libraries; make bench-adult ARGS="--data FOLDER"
+	@python3 tools/dev.py run -- python -m benchmarks.adult $(ARGS)
 
 bench-million: ## every algorithm through HTTP on a million rows by a hundred columns
 	@python3 tools/dev.py bench million $(ARGS)

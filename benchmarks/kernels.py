@@ -34,7 +34,7 @@ from workers.randomness import Randomness, Use
 from workers.samplers import discrete_laplace, rounded_laplace, rounded_normal
 
 PEERS = Path(sys.prefix) / "peers"
-PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn"]
+PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn<1.7", "diffprivlib"]
 ROWS, COLUMNS = 1_000_000, 100
 
 
@@ -196,17 +196,18 @@ def peak(gigabytes):
     )
 
 
-def peers():
-    """Figures of the other libraries, from an environment of their own."""
-    python = PEERS / "bin" / "python"
-    if not python.exists():
+def in_peers(script, *arguments):
+    """The lines that a script of this folder prints in the other libraries' environment."""
+    python, stamp, wanted = PEERS / "bin" / "python", PEERS / "packages", " ".join(PACKAGES)
+    if not stamp.exists() or stamp.read_text() != wanted:
         print(f"installing {', '.join(PACKAGES)} into {PEERS}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", str(PEERS)], check=True)
         for package in PACKAGES:  # torch first: asked for by another package, it brings CUDA along
             subprocess.run([str(python), "-m", "pip", "install", "-q", package], check=True)
-    script = Path(__file__).parent / "peers.py"
-    done = subprocess.run([str(python), str(script)], stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+        stamp.write_text(wanted)
+    command = [str(python), str(Path(__file__).parent / script), *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 def main():
@@ -229,7 +230,7 @@ def main():
     print(f"                              clipped-sgd, {batches} steps, {one_pass:.3f} s")
     if options.no_peers:
         return
-    other = peers()
+    other = json.loads(in_peers("peers.py")[-1])
     rows_per_second = 200_000 * steps / steps_seconds
     print(f"discrete Laplace of scale 7/2, ours against OpenDP's: p = {same_law(other):.3f}")
     print("ratios to other libraries, same machine, same run")

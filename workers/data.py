@@ -2,32 +2,37 @@
 
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
-from math import inf, sqrt
-from typing import Any
+from math import inf, isqrt, sqrt
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.lattice import (
+    CONTRIBUTION_UNITS,
     DERIVATIVE_UNITS,
     POINT_UNITS_MAX,
     PointLattice,
+    ScoreLattice,
     SumLattice,
 )
-from service.planning.plan import Plan
+from service.planning.losses import SHARP
+from service.planning.plan import Ball, Plan
 from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_float
 from workers.kernels.losses import slope_of
+from workers.kernels.vectors import add_median, add_softmax_fixed, add_softmax_float
 from workers.randomness import Randomness, Use
-from workers.samplers import rounded_laplace, rounded_normal
+from workers.samplers import choose, rounded_laplace, rounded_normal, sample
 
 BLOCK_BYTES = 8 << 20
 RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by block, as it is read
 _THREADED = 1 << 18  # entries from which a second thread pays for itself
 
+T = TypeVar("T")
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Sum = NDArray[np.int64]
@@ -42,7 +47,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class WrongDataError(ValueError):
-    """The arrays are not those that the Plan was made for."""
+    """The arrays, or what is asked of them, are not what the Plan was made for."""
 
 
 class Data:
@@ -58,7 +63,9 @@ class Data:
         facts = plan.facts
         # unbounded rows, for one, must never meet the kernel that trusts a row's norm
         dtype = np.int16 if facts.storage == "fixed" else np.float64
-        if x.shape != (facts.rows, facts.columns) or y.shape != (facts.rows,) or x.dtype != dtype:
+        if x.shape != (facts.rows, facts.columns) or y.shape != (facts.rows,):
+            raise WrongDataError
+        if x.dtype != dtype or y.dtype != np.float64 or not x.flags.c_contiguous:
             raise WrongDataError
         self._plan, self._randomness = plan, randomness
         self._x, self._y = read_only(x), read_only(y)
@@ -72,6 +79,15 @@ class Data:
         exact = self.exact_sum(weights, start, stop)
         return self._released(exact, self._sums.step, range(start, stop))
 
+    def noisy_batch(self, weights: Floats, batch: int, start: int, stop: int) -> Floats:
+        """The same over `batch` rows drawn uniformly without replacement from [start, stop), fresh for
+        this release and secret: their positions are known here and nowhere else."""
+        if not (0 <= start < stop <= self._plan.facts.rows and 0 < batch <= stop - start):
+            raise WrongDataError
+        stream = self._randomness.stream(Use.SAMPLING, self._releases)
+        exact = self.exact_batch(weights, start + sample(stream, batch, stop - start))
+        return self._released(exact, self._sums.step, range(start, stop))
+
     def noisy_point(self, point: Floats, step: float, start: int, stop: int) -> Floats:
         """A point computed from rows [start, stop), rounded to multiples of `step`, plus noise.
 
@@ -83,15 +99,61 @@ class Data:
         units = np.clip(np.nan_to_num(point / step), -POINT_UNITS_MAX, POINT_UNITS_MAX)
         return self._released(np.rint(units).astype(np.int64), step, range(start, stop))
 
-    def _released(self, exact: Sum, step: float, rows: Sequence[int]) -> Floats:
-        """Everything that leaves goes through here; `rows` are those that `exact` depends on, given
-        what was released before. Only tests look at them."""
+    def selected(self, weights: Floats, scores: Callable[[Sum], Sum]) -> int:
+        """A candidate chosen by its score, a function of the exact sum of all rows' gradients at
+        `weights`. The Plan's docstring says why no two scores move apart by more than was priced."""
+        rows = range(self._plan.facts.rows)
+        return self._chosen(scores(self.exact_sum(weights, rows.start, rows.stop)), rows)
+
+    def _chosen(self, scores: Sum, rows: Sequence[int]) -> int:
+        """Every choice goes through here; `rows` are those that `scores` depend on."""
         lattice = self._plan.lattice
-        stream = self._randomness.stream(Use.NOISE, self._releases)
-        self._releases += 1
+        if not isinstance(lattice, ScoreLattice):
+            raise WrongDataError
+        stream = self._randomness.stream(Use.NOISE, self._next_release())
+        return choose(stream, scores, lattice.scale)
+
+    def blocks(
+        self,
+        work: Callable[[Array, Array], T],
+        size: int,
+        *,
+        in_turn: bool = False,
+        rows: range | None = None,
+    ) -> Iterator[T]:
+        """What `work` makes of each block of `size` rows (of all, or of a range), in the order of the
+        rows, whichever thread did it; `in_turn` for work that goes on where the last block ended. It
+        is without noise: for points alone, which leave by `noisy_point`."""
+        first, end = (0, self._plan.facts.rows) if rows is None else (rows.start, rows.stop)
+
+        def one(low: int) -> T:
+            high = min(low + size, end)
+            result = work(self._x[low:high], self._y[low:high])
+            for file in self._files:
+                forget(file, low, high)
+            return result
+
+        lows = range(first, end, size)
+        alone = in_turn or len(lows) == 1 or thread_count() == 1
+        return map(one, lows) if alone else pool().map(one, lows)
+
+    def _released(self, exact: Sum, step: float, rows: Sequence[int]) -> Floats:
+        """Every noisy vector goes through here; `rows` are those that `exact` depends on, given what
+        was released before."""
+        lattice = self._plan.lattice
+        if isinstance(lattice, ScoreLattice):
+            raise WrongDataError
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
+        stream = self._randomness.stream(Use.NOISE, self._next_release())
         noise = sampler(stream, exact.size, lattice.bits)
         return (exact + noise).astype(np.float64) * step
+
+    def _next_release(self) -> int:
+        """The number of the next release, if it was paid for."""
+        if self._releases >= self._plan.release.count():
+            raise WrongDataError
+        self._releases += 1
+        return self._releases - 1
 
     @property
     def _sums(self) -> SumLattice:
@@ -100,26 +162,43 @@ class Data:
         return self._plan.lattice
 
     def exact_sum(self, weights: NDArray[np.float64], start: int, stop: int) -> Sum:
-        """The sum before noise: for the line above, and for tests that attack its sensitivity.
+        """The sum before noise: for the line above, and for tests that attack its sensitivity."""
+        if not 0 <= start < stop <= self._plan.facts.rows:
+            raise WrongDataError
+        return self._exact(weights, range(start, stop))
 
-        Integer addition does not mind in which order, so any number of threads gives the same bits.
-        """
-        add = self._fixed(weights) if self._plan.facts.storage == "fixed" else self._float(weights)
-        threads = thread_count() if (stop - start) * weights.size >= _THREADED else 1
-        share = -(-(stop - start) // threads)
-        parts = [range(low, min(low + share, stop)) for low in range(start, stop, share)]
+    def exact_batch(self, weights: Floats, positions: NDArray[np.int64]) -> Sum:
+        """The sum over the rows at these positions, each named once, in order."""
+        return self._exact(weights, positions)
+
+    def _exact(self, weights: Floats, rows: range | NDArray[np.int64]) -> Sum:
+        """Integer addition does not mind in which order, so any number of threads gives the same
+        bits."""
+        fixed = self._plan.facts.storage == "fixed"
+        match self._plan.spec.loss.kind:
+            case "softmax":
+                add = self._softmax_fixed(weights) if fixed else self._softmax_float(weights)
+            case "geometric_median":
+                add = self._median(weights)
+            case _:
+                add = self._fixed(weights) if fixed else self._float(weights)
+        threads = thread_count() if len(rows) * weights.size >= _THREADED else 1
+        share = -(-len(rows) // threads)
+        parts = [rows[low : low + share] for low in range(0, len(rows), share)]
         if len(parts) == 1:
             return self._sum_blocks(add, parts[0])
         totals = pool().map(lambda rows: self._sum_blocks(add, rows), parts)
         return np.asarray(np.sum(list(totals), axis=0, dtype=np.int64))
 
-    def _sum_blocks(self, add: Add, rows: range) -> Sum:
-        """The sum over a range of rows, in blocks that need not stay in memory."""
+    def _sum_blocks(self, add: Add, rows: range | NDArray[np.int64]) -> Sum:
+        """The sum over rows in order, in blocks that need not stay in memory."""
         size = max(16, BLOCK_BYTES // self._x[0].nbytes // 16 * 16)
-        total = np.zeros(self._plan.facts.columns, dtype=np.int64)
-        for low in range(rows.start, rows.stop, size):
-            high = min(low + size, rows.stop)
-            total += add(self._x[low:high], self._y[low:high])
+        total = np.zeros(self._plan.dimension, dtype=np.int64)
+        for first in range(0, len(rows), size):
+            block = rows[first : first + size]
+            low, high = int(block[0]), int(block[-1]) + 1
+            chosen = slice(low, high) if isinstance(block, range) else block
+            total += add(read_only(self._x[chosen]), read_only(self._y[chosen]))
             for file in self._files:
                 forget(file, low, high)
         return total
@@ -147,8 +226,10 @@ class Data:
     def _layout(self) -> tuple[int, float, NDArray[np.int64], bool]:
         """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, where each
         column stands, and whether that is in the chunks of the vector kernel."""
-        lattice, facts = self._sums, self._plan.facts
-        if facts.feature_step is None or lattice.derivative_units is None:
+        lattice, facts = self._plan.lattice, self._plan.facts
+        if isinstance(lattice, PointLattice) or lattice.derivative_units is None:
+            raise WrongDataError
+        if facts.feature_step is None:
             raise WrongDataError
         if lattice.derivative_units > DERIVATIVE_UNITS:  # multipliers are int16
             raise WrongDataError
@@ -163,6 +244,64 @@ class Data:
         def add(x: Array, y: Array) -> Sum:
             total = np.zeros(weights.size, dtype=np.int64)
             add_float(total, x, y, weights, loss, lattice.clip, bound, use_l1)
+            return total
+
+        return add
+
+    def _softmax_fixed(self, weights: Floats) -> Add:
+        """Weights and sums are one class after the other."""
+        bound, scale, places, fast = self._layout
+        facts, use_l1 = self._plan.facts, self._sums.norm == "l1"
+        by_class = [integer_weights(w, facts.l2_units or 0) for w in self._by_class(weights)]
+        size = facts.columns + (-facts.columns % madd.LANES if fast else 0)
+        padded = np.zeros((len(by_class), size), dtype=np.int16)
+        padded[:, places] = [units for units, _ in by_class]
+        steps = np.array([min((facts.feature_step or 0.0) * unit, 1e280) for _, unit in by_class])
+        arguments = read_only(padded), read_only(steps), scale, float(bound), use_l1, fast
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(padded.shape, dtype=np.int64)
+            add_softmax_fixed(total, x, y, *arguments)
+            return total[:, places].ravel()
+
+        return add
+
+    def _softmax_float(self, weights: Floats) -> Add:
+        lattice, matrix = self._sums, self._by_class(weights)
+        for_slopes = isqrt(self._contribution)
+        for_rows = self._contribution // for_slopes  # their product is within the bound
+        columns = read_only(np.ascontiguousarray(matrix.T))
+        arguments = columns, lattice.clip, float(for_slopes), float(for_rows), lattice.norm == "l1"
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(matrix.shape, dtype=np.int64)
+            add_softmax_float(total, x, y, *arguments)
+            return total.ravel()
+
+        return add
+
+    def _by_class(self, weights: Floats) -> Floats:
+        return weights.reshape(self._plan.facts.classes or 0, self._plan.facts.columns)
+
+    @property
+    def _contribution(self) -> int:
+        """The bound on a vector of integers that kernels round to, as int32."""
+        if self._sums.contribution_units > CONTRIBUTION_UNITS:
+            raise WrongDataError
+        return self._sums.contribution_units
+
+    def _median(self, weights: Floats) -> Add:
+        lattice, smoothing = self._sums, self._plan.smoothing
+        if isinstance(smoothing, Ball):
+            raise WrongDataError
+        curvature = SHARP if smoothing is None else smoothing.smoothness
+        step = self._plan.facts.feature_step or 1.0
+        bound, use_l1 = float(self._contribution), lattice.norm == "l1"
+        arguments = step, read_only(weights), curvature, lattice.clip, bound, use_l1
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(weights.size, dtype=np.int64)
+            add_median(total, x, *arguments)
             return total
 
         return add

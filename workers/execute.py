@@ -26,7 +26,17 @@ from service.jobs.claim import claim, give_up, keep, open_data
 from service.jobs.publish import PlanChangedError, publish
 from service.planning.plan import Plan, sha256
 from service.tables import datasets
-from workers.algorithms import clipped_sgd, gradient_descent
+from workers.algorithms import (
+    accelerated_sgd,
+    adversarial_output_perturbation,
+    clipped_sgd,
+    frank_wolfe,
+    gradient_descent,
+    localized_accelerated_sgd,
+    output_perturbation,
+    phased_sgd,
+    tilted_output_perturbation,
+)
 from workers.data import Data
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
@@ -35,8 +45,15 @@ log = logging.getLogger("epsilond.worker")
 
 Run = Callable[[Plan, Data, Progress], NDArray[np.float64]]
 RUNS: dict[str, Run] = {
+    "accelerated-sgd": accelerated_sgd.run,
+    "adversarial-output-perturbation": adversarial_output_perturbation.run,
     "clipped-sgd": clipped_sgd.run,
+    "frank-wolfe": frank_wolfe.run,
     "gradient-descent": gradient_descent.run,
+    "localized-accelerated-sgd": localized_accelerated_sgd.run,
+    "output-perturbation": output_perturbation.run,
+    "phased-sgd": phased_sgd.run,
+    "tilted-output-perturbation": tilted_output_perturbation.run,
 }
 
 

@@ -23,6 +23,7 @@ class Use(IntEnum):
     """What a stream is for. Numbers are never reused with another meaning."""
 
     NOISE = 1
+    SAMPLING = 2
 
 
 class Randomness:

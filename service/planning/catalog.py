@@ -10,7 +10,17 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from service.errors import PlanRefused
-from service.planning.algorithms import clipped_sgd, gradient_descent
+from service.planning.algorithms import (
+    accelerated_sgd,
+    adversarial_output_perturbation,
+    clipped_sgd,
+    frank_wolfe,
+    gradient_descent,
+    localized_accelerated_sgd,
+    output_perturbation,
+    phased_sgd,
+    tilted_output_perturbation,
+)
 from service.planning.plan import Plan
 from service.planning.spec import Facts, JobSpec
 
@@ -43,15 +53,46 @@ class Algorithm:
         }
 
 
+_BGM = (
+    "Bassily, Guzman, Menart: Differentially private stochastic optimization: new results in convex "
+    "and non-convex settings (2021)"
+)
 _KLL = "Kulkarni, Lee, Liu: Private non-smooth ERM and SCO in subquadratic steps (2021)"
 _LR_HT = (
     "Lowy, Razaviyayn: Private stochastic optimization with large worst-case Lipschitz parameter "
     "(2023)"
 )
+_LR_OP = (
+    "Lowy, Razaviyayn: Output perturbation for differentially private convex optimization (2021)"
+)
 
 CATALOG: dict[str, Algorithm] = {
     entry.name: entry
     for entry in (
+        Algorithm(
+            name=accelerated_sgd.NAME,
+            title="Accelerated SGD on the smoothed loss, over secret batches",
+            paper=_KLL,
+            algorithm="4 on 3",
+            theorem="4.9 and 4.11",
+            problem="convex losses, smooth or not, over any set with a projection",
+            needs=(),
+            cost="one noisy sum over a random batch per step, amplified by sampling; costs add",
+            parameters=accelerated_sgd.Parameters,
+            plan=accelerated_sgd.plan,
+        ),
+        Algorithm(
+            name=localized_accelerated_sgd.NAME,
+            title="Localized accelerated SGD for population risk",
+            paper=_KLL,
+            algorithm="5 on 4",
+            theorem="5.6",
+            problem="population risk of convex losses, smooth or not, over any set with a projection",
+            needs=(),
+            cost="one phase of accelerated-sgd: phases read disjoint rows",
+            parameters=localized_accelerated_sgd.Parameters,
+            plan=localized_accelerated_sgd.plan,
+        ),
         Algorithm(
             name=clipped_sgd.NAME,
             title="Noisy clipped SGD, one pass",
@@ -65,6 +106,18 @@ CATALOG: dict[str, Algorithm] = {
             plan=clipped_sgd.plan,
         ),
         Algorithm(
+            name=frank_wolfe.NAME,
+            title="Frank-Wolfe with privately chosen vertices",
+            paper=_BGM,
+            algorithm="3 on 1",
+            theorem="9",
+            problem="convex losses of one margin over an l1 ball, a simplex or a polytope",
+            needs=("a bound on every column", "a loss of one margin", "a set with vertices"),
+            cost="one choice of a vertex over all rows per step; costs add",
+            parameters=frank_wolfe.Parameters,
+            plan=frank_wolfe.plan,
+        ),
+        Algorithm(
             name=gradient_descent.NAME,
             title="Noisy full-gradient descent (baseline)",
             paper=_KLL,
@@ -75,6 +128,54 @@ CATALOG: dict[str, Algorithm] = {
             cost="one noisy sum over all rows per step; costs add",
             parameters=gradient_descent.Parameters,
             plan=gradient_descent.plan,
+        ),
+        Algorithm(
+            name=output_perturbation.NAME,
+            title="Output perturbation: the minimiser plus noise",
+            paper=_LR_OP,
+            algorithm="1 (ridge > 0) and 2 (ridge = 0)",
+            theorem="0.2 to 0.5 of the supplement",
+            problem="convex losses of one margin over an l2 ball or all of R^d; bounded rows",
+            needs=("a bound on every column", "a loss of one margin", "an l2 ball, or ridge > 0"),
+            cost="one noisy point over all rows: the price of a single release",
+            parameters=output_perturbation.Parameters,
+            plan=output_perturbation.plan,
+        ),
+        Algorithm(
+            name=phased_sgd.NAME,
+            title="Phased SGD: one pass, a noisy point per phase",
+            paper=_BGM,
+            algorithm="2 on 1",
+            theorem="6 and 7",
+            problem="population risk of convex losses of one margin, over an l2 ball or all of R^d",
+            needs=("a bound on every column", "a loss of one margin"),
+            cost="one noisy point per phase on disjoint rows: the price of a single release",
+            parameters=phased_sgd.Parameters,
+            plan=phased_sgd.plan,
+        ),
+        Algorithm(
+            name=tilted_output_perturbation.NAME,
+            title="Output perturbation of a tilted loss",
+            paper=_LR_OP,
+            algorithm="1 on tilted losses",
+            theorem="Propositions 4.1 and 4.2",
+            problem="between the mean and the largest of convex losses of one margin; bounded rows",
+            needs=("a bound on every column", "a loss of one margin", "an l2 ball, or ridge > 0"),
+            cost="one noisy point over all rows: the price of a single release",
+            parameters=tilted_output_perturbation.Parameters,
+            plan=tilted_output_perturbation.plan,
+        ),
+        Algorithm(
+            name=adversarial_output_perturbation.NAME,
+            title="Output perturbation under an adversary who moves rows",
+            paper=_LR_OP,
+            algorithm="3",
+            theorem="4.1",
+            problem="convex losses of one margin, each at its worst over moves of its bounded row",
+            needs=("a bound on every column", "a loss of one margin", "an l2 ball, or ridge > 0"),
+            cost="one noisy point over all rows: the price of a single release",
+            parameters=adversarial_output_perturbation.Parameters,
+            plan=adversarial_output_perturbation.plan,
         ),
     )
 }

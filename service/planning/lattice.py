@@ -25,6 +25,11 @@ multiple of a step. Replacing a record moves the point by at most S (the plan's 
 S includes the floats' rounding); rounding to the lattice moves either side by at most
 sqrt(d)/2 units in l2 or d/2 in l1, and the division that precedes it by less than 2^-3 of a unit per
 entry, as points stay below 2^50 units. Together less than isqrt(2 d) + 1, or 2 d: `slack_units`.
+
+**Scores.** Candidates' scores are integers, functions of one exact sum of contributions q x with
+|q| <= derivative_units; a choice is made with probability proportional to exp(-score/scale). `scale`
+is the smallest integer for which T choices on the same rows cost no more than was asked, at the Renyi
+order of the job and at that of the account.
 """
 
 from dataclasses import dataclass
@@ -34,14 +39,15 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.conversion import UNITS, budget_units
+from service.planning.conversion import UNITS, best_order, budget_units
 from service.planning.losses import Problem
-from service.planning.releases import Gaussian, Pure
+from service.planning.releases import Exponential, Gaussian, Pure
 from service.planning.spec import Facts, JobSpec
 
 DERIVATIVE_UNITS = 2**15 - 1  # |q|; with |x| < 2^12, sixteen products still sum within int32
 CONTRIBUTION_UNITS = 2**30  # |v|; squares of norm at most this sum within int64
 POINT_UNITS_MAX = 2**50  # of a point's entries: a float64 holds them to an eighth of a unit
+SCALE_MAX = 2**62  # of a choice
 _POINT_PRECISION = 2**16  # sensitivity over slack: what rounding to the lattice may cost
 _BITS_MAX = 56  # leaves 2^7 standard deviations within int64, whose wrap-around is post-processing
 
@@ -103,8 +109,30 @@ class PointLattice(_Lattice):
         in_norm = sensitivity * (sqrt(dimension) if self.norm == "l1" else 1.0)
         return in_norm / (self.sensitivity_units - self.slack_units) * (1 + 2.0**-40)
 
+    def finest(self, radius: float, dimension: int) -> float:
+        """The smallest l2 sensitivity for which points within `radius` stay below 2^50 units."""
+        in_norm = radius / POINT_UNITS_MAX * (self.sensitivity_units - self.slack_units)
+        return in_norm / (sqrt(dimension) if self.norm == "l1" else 1.0)
 
-Lattice = Annotated[SumLattice | PointLattice, Field(discriminator="kind")]
+
+class ScoreLattice(BaseModel):
+    """How one candidate is chosen; every field may be published."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    kind: Literal["score"] = "score"
+    noise: Literal["gumbel"] = "gumbel"
+    derivative_units: PositiveInt  # the bound on |q|
+    step: PositiveFloat  # gradient units per unit of the sum
+    sensitivity_units: PositiveInt  # of the difference of any two scores, under replacement
+    scale: PositiveInt
+
+    def release(self) -> Exponential:
+        """One choice, under replacement of one record."""
+        return Exponential(sensitivity=self.sensitivity_units, scale=self.scale)
+
+
+Lattice = Annotated[SumLattice | PointLattice | ScoreLattice, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)
@@ -210,6 +238,33 @@ def calibrate_point(
             "epsilon, or a smaller set or ridge."
         )
     return lattice
+
+
+def calibrate_choice(
+    goal: Target, facts: Facts, slope_bound: float, sensitivity: int, times: int
+) -> ScoreLattice:
+    """The lattice on which `times` choices over the same rows cost at most what the job asks.
+
+    A release of range e = sensitivity/scale costs min(e^2/8, e/a) at order a, and e in a pure account.
+    """
+    if goal.delta > 0:
+        square = -(-times * UNITS * sensitivity**2 // (8 * goal.units))
+        order = min(best_order(goal.epsilon, goal.delta), facts.account.order or 2)
+        linear = -(-times * UNITS * sensitivity // (order * goal.units))
+        scale = min(isqrt(square - 1) + 1, linear)
+    else:
+        scale = -(-times * UNITS * sensitivity // goal.units)
+    if scale > SCALE_MAX:
+        raise PlanRefused(
+            f"privacy.epsilon is too small for {times} steps: the scale of the choices would exceed "
+            f"{SCALE_MAX} units. Ask fewer steps or a larger epsilon."
+        )
+    return ScoreLattice(
+        derivative_units=DERIVATIVE_UNITS,
+        step=slope_bound / DERIVATIVE_UNITS * (facts.feature_step or 0.0),
+        sensitivity_units=sensitivity,
+        scale=scale,
+    )
 
 
 def largest_sensitivity(goal: Target, times: int, bits: int) -> int:

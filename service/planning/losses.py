@@ -38,8 +38,9 @@ class Scalar:
     high: float = inf
 
     def smoothed(self, smoothness: float) -> "Scalar":
-        """Its Moreau envelope of this smoothness; a loss that is smoother already stays itself."""
-        if self.curvature <= smoothness:
+        """Its Moreau envelope of this smoothness; a loss that is smoother already stays itself, and so
+        does the logistic one, whose envelope has another shape."""
+        if self.curvature <= smoothness or self.shape == "logistic":
             return self
         c, b = self.curvature, smoothness
         return replace(self, curvature=b if c == SHARP else c * b / (c + b))
@@ -105,15 +106,15 @@ _REGRESSIONS = {"squared", "absolute", "huber", "pinball"}
 
 def problem(spec: JobSpec, facts: Facts) -> Problem:
     """The constants of this job's loss on rows within facts.l2 and weights within the set."""
-    loss, W = spec.loss, set_radius(spec.set, facts.columns)
+    loss = spec.loss
     _check_label(loss, facts)
+    d = facts.columns * ((facts.classes or 1) if loss.kind == "softmax" else 1)
+    W = set_radius(spec.set, d)
     margin = inf if facts.l2 is None else W * facts.l2
     X2 = facts.l2 or 1.0
     if loss.kind == "softmax":  # the Hessian of log-sum-exp is at most 1/2, its gradient sqrt(2)
-        d = facts.columns * (facts.classes or 0)
         return Problem(facts.rows, d, W, X2, sqrt(2.0), 0.5, rowwise=True, spread=sqrt(2.0))
     if loss.kind == "geometric_median":
-        d = facts.columns
         return Problem(facts.rows, d, W, X2, 1.0, SHARP, rowwise=False, spread=sqrt(d))
     s = scalar(loss)
     return Problem(facts.rows, facts.columns, W, X2, s.lipschitz(margin), s.curvature, rowwise=True)
@@ -133,7 +134,7 @@ def _check_label(loss: Loss, facts: Facts) -> None:
         )
 
 
-def set_radius(feasible: FeasibleSet, columns: int) -> float:
+def set_radius(feasible: FeasibleSet, d: int) -> float:
     """The largest l2 norm in the set."""
     match feasible.kind:
         case "all":
@@ -143,7 +144,7 @@ def set_radius(feasible: FeasibleSet, columns: int) -> float:
         case "simplex":
             return feasible.total
         case "box":
-            return sqrt(columns) * max(abs(feasible.lower), abs(feasible.upper))
+            return sqrt(d) * max(abs(feasible.lower), abs(feasible.upper))
         case "polytope":
             return max(sqrt(sum(v * v for v in vertex)) for vertex in feasible.vertices)
 

@@ -38,6 +38,122 @@ class ClippedSgdSchedule(_Part):
     smoothness: float
 
 
+class BoundedAdversary(_Part):
+    """Moves every row by up to `reach` in `norm` before its loss is taken. The square of `corner` is
+    added under the roots of the dual norm of w, which makes it smooth."""
+
+    kind: Literal["bounded"] = "bounded"
+    norm: Literal["l2", "linf"]
+    reach: PositiveFloat
+    corner: PositiveFloat
+
+
+class PenalisedAdversary(_Part):
+    """Moves every row by any v, at a cost of (penalty/2)||v||^2."""
+
+    kind: Literal["penalised"] = "penalised"
+    penalty: PositiveFloat
+
+
+class MinimiserSchedule(_Part):
+    """Minimise f + (strong_convexity/2)||w||^2 within `radius` of 0 by `solver`, then release the
+    point once, on multiples of `lattice_step`. The sensitivity is the sum of its parts, or the ball's
+    diameter; `slope_bound` bounds a record's derivative in its margin. f is the mean loss, or its
+    tilt, or the mean loss under an adversary."""
+
+    kind: Literal["minimiser"] = "minimiser"
+    solver: Literal["gradient-descent", "accelerated", "sgd", "subgradient"]
+    steps: PositiveInt
+    step_size: PositiveFloat
+    strong_convexity: PositiveFloat
+    radius: PositiveFloat
+    slope_bound: PositiveFloat
+    sensitivity: PositiveFloat
+    exact_part: PositiveFloat
+    accuracy_part: float
+    rounding_part: PositiveFloat
+    lattice_step: PositiveFloat
+    tilt: PositiveFloat | None = None
+    adversary: Annotated[
+        BoundedAdversary | PenalisedAdversary | None, Field(discriminator="kind")
+    ] = None
+
+
+class Stage(_Part):
+    """A run of AC-SA from where the last one ended; `damping` is s in accelerated_sgd's plan."""
+
+    steps: PositiveInt
+    damping: float = Field(ge=0)
+
+
+class AcceleratedSgdSchedule(_Part):
+    """AC-SA over secret batches of all rows (over all rows where the batch is all of them)."""
+
+    kind: Literal["accelerated_sgd"] = "accelerated_sgd"
+    batch: PositiveInt
+    smoothness: PositiveFloat
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+    @property
+    def steps(self) -> int:
+        return sum(stage.steps for stage in self.stages)
+
+
+class Phase(_Part):
+    """AC-SA on the rows [start, stop), with (pull/2)||w - the last phase's output||^2 added."""
+
+    start: NonNegativeInt
+    stop: PositiveInt
+    batch: PositiveInt
+    pull: PositiveFloat
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+
+class LocalizedAcceleratedSgdSchedule(_Part):
+    """Phases on disjoint ranges of rows, one after the other."""
+
+    kind: Literal["localized_accelerated_sgd"] = "localized_accelerated_sgd"
+    smoothness: PositiveFloat
+    phases: tuple[Phase, ...] = Field(min_length=1)
+
+    @property
+    def steps(self) -> int:
+        return sum(stage.steps for phase in self.phases for stage in phase.stages)
+
+
+class SgdPhase(_Part):
+    """`rows` steps of this size over the rows after the last phase's. One record moves the mean of the
+    iterates by at most `sensitivity`; it is released on multiples of `lattice_step`."""
+
+    rows: PositiveInt
+    step_size: PositiveFloat
+    sensitivity: PositiveFloat
+    lattice_step: PositiveFloat
+
+
+class PhasedSgdSchedule(_Part):
+    """Phases on disjoint rows, each from what the last one released; all within `radius` of 0."""
+
+    kind: Literal["phased_sgd"] = "phased_sgd"
+    phases: tuple[SgdPhase, ...] = Field(min_length=1)
+    radius: PositiveFloat
+    slope_bound: PositiveFloat
+    block: PositiveInt  # rows per step of progress
+
+    @property
+    def steps(self) -> int:
+        return sum(-(-phase.rows // self.block) for phase in self.phases)
+
+
+class FrankWolfeSchedule(_Part):
+    """w <- (1 - m) w + m v with m = min(1, 3/(t + 2)), v a vertex chosen by its score: the integer
+    nearest to <v, sum of gradients> in units of `unit` times the lattice's step."""
+
+    kind: Literal["frank_wolfe"] = "frank_wolfe"
+    steps: PositiveInt
+    unit: PositiveFloat
+
+
 class Moreau(_Part):
     """Kernels evaluate the loss's Moreau envelope, this smooth in its margin."""
 
@@ -53,7 +169,16 @@ class Ball(_Part):
 
 
 Smoothing = Annotated[Moreau | Ball, Field(discriminator="kind")]
-Schedule = Annotated[GradientDescentSchedule | ClippedSgdSchedule, Field(discriminator="kind")]
+Schedule = Annotated[
+    GradientDescentSchedule
+    | ClippedSgdSchedule
+    | MinimiserSchedule
+    | AcceleratedSgdSchedule
+    | LocalizedAcceleratedSgdSchedule
+    | PhasedSgdSchedule
+    | FrankWolfeSchedule,
+    Field(discriminator="kind"),
+]
 
 
 class Guarantee(_Part):
@@ -75,8 +200,10 @@ class Prediction(_Part):
     theorem: str
     excess_risk: float
     noise_squared: float = Field(description="Expected squared l2 norm of the noise of all steps.")
-    paper_noise: float = Field(description="The paper's own sigma for one mean, at this privacy.")
-    our_noise: float = Field(description="The calibrated sigma for the same mean.")
+    paper_noise: float = Field(
+        description="The standard deviation that the paper prints for one release; 0 if it has none."
+    )
+    our_noise: float = Field(description="The calibrated one of the same release.")
 
 
 class Plan(_Part):

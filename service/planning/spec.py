@@ -28,7 +28,7 @@ class Facts(_Public):
     columns: PositiveInt
     storage: Literal["fixed", "float64"]
     feature_step: PositiveFloat | None = None
-    linf_units: PositiveInt | None = None
+    linf_units: PositiveInt | None = Field(default=None, le=4095)  # kernels count on 12 bits
     l2_units: PositiveInt | None = None
     label: Literal["binary", "numeric", "categorical"]
     classes: int | None = Field(default=None, ge=2)

@@ -20,6 +20,34 @@ def clipped(steps, loss="logistic"):
     return {"loss": loss, "parameters": {"steps": steps, "clip": 0.05}}
 
 
+def drawn(steps, loss="logistic", **parameters):
+    """The same over batches that are drawn: `batch` or `halvings` says how large."""
+    return {"loss": loss, "parameters": {"steps": steps, "clip": 0.05, **parameters}}
+
+
+def solved(loss="huber", **parameters):
+    """A job that releases its minimiser. The ridge keeps it so short that the canary's derivative
+    stays at its bound, and so the minimiser moves by all that one record can."""
+    return {"loss": loss, "ridge": 2.0, "parameters": parameters}
+
+
+def phased(loss="hinge"):
+    """A job by phases. Rows of zeros move nothing, so a canary at the head of its phase moves all of
+    the phase's iterates by all that one record can."""
+    return {"loss": loss, "ridge": 0.0}
+
+
+def choosing(steps):
+    """A job by choices among the ends of the axes, over so small a set that slopes stay at their
+    bound."""
+    return {
+        "loss": "hinge",
+        "set": {"kind": "l1_ball", "radius": 0.1},
+        "ridge": 0.0,
+        "parameters": {"steps": steps},
+    }
+
+
 def facts(storage, delta):
     fixed = {"feature_step": 1 / 4095, "linf_units": 4095, "l2_units": 4095}
     return Facts.model_validate(
@@ -34,9 +62,10 @@ def facts(storage, delta):
     )
 
 
-def game(algorithm, storage="fixed", *, epsilon, delta, position=0, **more):
+def game(algorithm, storage="fixed", *, epsilon, delta, position=0, company=0, **more):
     """A Plan for (epsilon, delta) and the two worlds, with the canary at a row's position; `more` is
-    what the job asks besides."""
+    what the job asks besides. `company` rows are like the canary in world zero: where a choice is
+    released, they make the other one rare."""
     spec = JobSpec.model_validate(
         {
             "dataset": "ds_audit",
@@ -50,12 +79,13 @@ def game(algorithm, storage="fixed", *, epsilon, delta, position=0, **more):
     )
     made = plan(spec, facts(storage, delta))
     # where the bound on a row is one on its l2 norm, its l1 norm is largest along the diagonal
-    corner = delta == 0 and storage == "fixed"
+    corner = delta == 0 and storage == "fixed" and made.lattice.kind != "score"
     row = np.ones(COLUMNS) / np.sqrt(COLUMNS) if corner else np.array([1.0, 0.0, 0.0])
     worlds = []
     for label in (1.0, -1.0):
         x = np.zeros((ROWS, COLUMNS), dtype=np.int16 if storage == "fixed" else np.float64)
-        x[position] = 4095 * row if storage == "fixed" else row
+        for place in range(position, position + 1 + company):
+            x[place % ROWS] = 4095 * row if storage == "fixed" else row
         y = np.ones(ROWS)
         y[position] = label
         worlds.append((x, y))

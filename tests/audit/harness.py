@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
-from service.planning.lattice import SumLattice
-from service.planning.plan import Plan
+from service.planning.lattice import ScoreLattice, SumLattice
+from service.planning.plan import PhasedSgdSchedule, Plan
 from workers.data import Data
 from workers.execute import RUNS
 from workers.progress import Progress
@@ -60,16 +60,32 @@ class Game:
         depends on its row by +c or -c: no statistic of them tells more."""
         lattice = self.plan.lattice
         canary = self.canary_units * self.direction
-        seen = [total for rows, total in played.sums if self.position in rows]
+        seen = [
+            total - self.start(played, number)
+            for number, (rows, total) in enumerate(played.sums)
+            if self.position in rows
+        ]
         if lattice.noise == "gaussian":
             return float(sum(canary @ total for total in seen))
         return float(sum((np.abs(t + canary) - np.abs(t - canary)).sum() for t in seen))
+
+    def start(self, played: Round, number: int) -> NDArray[np.float64] | float:
+        """What release `number` would be about without the canary: a phase that sees zeros alone stays
+        at its start, which was released before; anything else is about zero."""
+        schedule = self.plan.schedule
+        if not isinstance(schedule, PhasedSgdSchedule) or number == 0:
+            return 0.0
+        before, now = schedule.phases[number - 1], schedule.phases[number]
+        point = played.sums[number - 1][1] * before.lattice_step
+        return point * min(1.0, schedule.radius / float(np.linalg.norm(point))) / now.lattice_step
 
     @property
     def canary_units(self) -> float:
         lattice = self.plan.lattice
         if isinstance(lattice, SumLattice):
             return lattice.contribution_units
+        if isinstance(lattice, ScoreLattice):
+            return 1.0  # what is seen is the end of an axis
         return (lattice.sensitivity_units - lattice.slack_units) / 2
 
     def black(self, played: Round) -> float:
@@ -96,6 +112,14 @@ class Spy(Data):
         released = super()._released(exact, step, rows)
         self.seen.append((rows, released / step))
         return released
+
+    def _chosen(self, scores: NDArray[np.int64], rows: Sequence[int]) -> int:
+        """Among the ends of the axes of an l1 ball, noted as such."""
+        chosen = super()._chosen(scores, rows)
+        axis = np.zeros(self._plan.dimension)
+        axis[chosen % axis.size] = 1.0 if chosen < axis.size else -1.0
+        self.seen.append((rows, axis))
+        return chosen
 
 
 def key(name: str, world: int, number: int) -> bytes:
@@ -142,7 +166,9 @@ def on_lattice(played: Round) -> bool:
 
 
 def score_of(plan: Plan) -> Score:
-    return mu_of if plan.lattice.noise == "gaussian" else epsilon_of
+    if plan.release.gaussian() is not None:
+        return mu_of
+    return lambda fpr, fnr: epsilon_of(fpr, fnr, plan.guarantee.delta)
 
 
 def lower_bound(
@@ -179,19 +205,20 @@ def mu_of(fpr: float, fnr: float) -> float:
     return max(0.0, float(norm.isf(fpr) - norm.ppf(fnr)))
 
 
-def epsilon_of(fpr: float, fnr: float) -> float:
-    """The epsilon below which no pure mechanism has rates as low as these."""
-    if fpr >= 1 or fnr >= 1:
+def epsilon_of(fpr: float, fnr: float, delta: float = 0.0) -> float:
+    """The epsilon below which no (epsilon, delta)-private mechanism has rates as low as these."""
+    if fpr + delta >= 1 or fnr + delta >= 1:
         return 0.0
-    return max(0.0, log((1 - fnr) / fpr), log((1 - fpr) / fnr))
+    return max(0.0, log((1 - delta - fnr) / fpr), log((1 - delta - fpr) / fnr))
 
 
 def claim(plan: Plan) -> float:
-    """What was paid for: mu for Gaussian noise, epsilon for Laplace noise."""
-    if plan.lattice.noise == "gaussian":
-        mu_squared = plan.release.gaussian()
-        assert mu_squared is not None
+    """What was paid for: mu for plain Gaussian noise, else the epsilon at the Plan's delta."""
+    mu_squared = plan.release.gaussian()
+    if mu_squared is not None:
         return sqrt(mu_squared)
+    if plan.guarantee.delta > 0:
+        return plan.guarantee.epsilon_alone
     epsilon = plan.release.pure()
     assert epsilon is not None
     return float(epsilon)

@@ -3,7 +3,7 @@
 import pytest
 
 from service.planning.catalog import CATALOG
-from tests.audit.games import clipped, game
+from tests.audit.games import choosing, clipped, drawn, game, phased, solved
 from tests.audit.harness import FAMILY, attack, claim
 
 # algorithm, storage, the canary's row, what the job asks: one row per way of being attacked
@@ -14,17 +14,47 @@ GAUSSIAN = [
     ("clipped-sgd", "fixed", 0, clipped(3)),
     ("clipped-sgd", "fixed", 11, clipped(3, "squared")),
     ("clipped-sgd", "float64", 5, clipped(3, "squared")),
+    ("accelerated-sgd", "fixed", 2, clipped(4)),
+    ("accelerated-sgd", "float64", 7, clipped(2, "hinge")),
+    ("localized-accelerated-sgd", "fixed", 0, clipped(3)),
+    ("output-perturbation", "fixed", 3, solved(steps=3)),
+    ("output-perturbation", "fixed", 11, solved("absolute", solver="sgd", steps=2)),
+    ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
+    ("adversarial-output-perturbation", "fixed", 7, solved(perturbation=0.002, steps=3)),
+    ("phased-sgd", "fixed", 0, phased()),
+    ("phased-sgd", "fixed", 6, phased("absolute")),
+    ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
 ]
 LAPLACE = [
     ("gradient-descent", "fixed", 0, clipped(2)),
     ("gradient-descent", "float64", 4, clipped(1, "squared")),
     ("clipped-sgd", "fixed", 6, clipped(3)),
+    ("accelerated-sgd", "fixed", 5, clipped(2, "hinge")),
+    ("localized-accelerated-sgd", "fixed", 9, clipped(1)),
+    ("output-perturbation", "fixed", 0, solved(steps=3)),
+    ("tilted-output-perturbation", "fixed", 1, solved(tilt=0.05, steps=3)),
+    ("adversarial-output-perturbation", "fixed", 2, solved(perturbation=0.002, steps=3)),
+    ("phased-sgd", "fixed", 0, phased()),
+    ("phased-sgd", "fixed", 6, phased("absolute")),
 ]
-ALPHA = FAMILY / (len(GAUSSIAN) + len(LAPLACE))
+# epsilon, delta, the canary's row, what the job asks: over batches that are drawn
+DRAWN = [
+    ("accelerated-sgd", 3.0, 1e-2, 0, drawn(2, batch=3)),
+    ("accelerated-sgd", 2.0, 0.0, 11, drawn(2, batch=3)),
+    ("localized-accelerated-sgd", 4.0, 1e-2, 0, drawn(2, halvings=2)),
+]
+# epsilon, delta, the canary's row, how many rows lean its way, what the job asks
+CHOICES = [
+    ("frank-wolfe", 2.0, 0.0, 0, 1, choosing(1)),
+    ("frank-wolfe", 6.0, 0.0, 5, 1, choosing(3)),
+    ("frank-wolfe", 9.0, 1e-6, 11, 0, choosing(2)),
+]
+ALPHA = FAMILY / (len(GAUSSIAN) + len(LAPLACE) + len(DRAWN) + len(CHOICES))
 
 
 def test_every_algorithm_of_the_catalog_is_attacked():
-    assert {row[0] for row in GAUSSIAN} == {row[0] for row in LAPLACE} == set(CATALOG)
+    choices = {row[0] for row in CHOICES}
+    assert {row[0] for row in GAUSSIAN} == {row[0] for row in LAPLACE} == set(CATALOG) - choices
 
 
 @pytest.mark.parametrize(("algorithm", "storage", "position", "job"), GAUSSIAN)
@@ -51,3 +81,31 @@ def test_laplace_noise_hides_the_canary_as_promised_and_hardly_better(
     )
     assert found.worst <= paid and found.on_lattice
     assert found.white >= 0.4 * paid
+
+
+@pytest.mark.parametrize(("algorithm", "epsilon", "delta", "position", "company", "job"), CHOICES)
+def test_choices_hide_the_canary_as_promised(
+    algorithm, epsilon, delta, position, company, job, audit_rounds
+):
+    name = f"{algorithm} {epsilon} {delta} {position} {company} {job}"
+    privacy = {"epsilon": epsilon, "delta": delta}
+    target = game(algorithm, **privacy, position=position, company=company, **job)
+    found, paid = attack(target, name, audit_rounds, ALPHA), claim(target.plan)
+    print(
+        f"{name}: paid epsilon {paid:.3f}, white box {found.white:.3f}, black box {found.black:.3f}"
+    )
+    assert 0.1 * paid < found.worst <= paid and found.on_lattice
+
+
+@pytest.mark.parametrize(("algorithm", "epsilon", "delta", "position", "job"), DRAWN)
+def test_drawn_batches_hide_the_canary_as_promised(
+    algorithm, epsilon, delta, position, job, audit_rounds
+):
+    """No lower gate: who does not know the batches sees much less than the price allows for."""
+    name = f"drawn {algorithm} {epsilon} {delta} {position} {job}"
+    target = game(algorithm, epsilon=epsilon, delta=delta, position=position, **job)
+    found, paid = attack(target, name, audit_rounds, ALPHA), claim(target.plan)
+    print(
+        f"{name}: paid epsilon {paid:.3f}, white box {found.white:.3f}, black box {found.black:.3f}"
+    )
+    assert found.worst <= paid and found.on_lattice

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from tests.audit.games import clipped, game
+from tests.audit.games import choosing, clipped, drawn, game
 from tests.audit.harness import (
     FAMILY,
     Spy,
@@ -84,7 +84,7 @@ MUTANTS = [
     (OneBatchTwice, "clipped-sgd", "logistic"),
     (FloatNoise, "gradient-descent", "logistic"),
 ]
-ALPHA = FAMILY / (len(MUTANTS) + 2)
+ALPHA = FAMILY / (len(MUTANTS) + 5)
 
 
 @pytest.mark.parametrize(("mutant", "algorithm", "loss"), MUTANTS)
@@ -94,6 +94,30 @@ def test_the_mutant_is_caught(mutant, algorithm, loss):
     assert found.worst > claim(target.plan) or not found.on_lattice
     honest = attack(target, f"honest {mutant.__name__} {algorithm}", 300, ALPHA)
     assert honest.worst <= claim(target.plan) and honest.on_lattice
+
+
+def test_a_choice_whose_sensitivity_lacks_the_two_is_caught():
+    """Calibrated as if one record moved two scores apart by half as much."""
+    target = game("frank-wolfe", epsilon=2.5, delta=0.0, company=1, **choosing(1))
+    mutant = attack(target, "choice", 8 * ROUNDS, ALPHA, SensitivityWithoutTheTwo)
+    assert mutant.worst > claim(target.plan)
+    assert attack(target, "honest choice", ROUNDS, ALPHA).worst <= claim(target.plan)
+
+
+class KeptBatch(Spy):
+    """Every step reads the same rows, although the price is that of fresh secret batches."""
+
+    def noisy_batch(self, weights, batch, start, stop):
+        exact = self.exact_batch(weights, np.arange(start, start + batch))
+        return self._released(exact, self._sums.step, range(start, stop))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-2), (1.0, 0.0)])
+def test_a_batch_that_is_kept_is_caught(epsilon, delta):
+    target = game("accelerated-sgd", epsilon=epsilon, delta=delta, **drawn(2, batch=1))
+    mutant = attack(target, f"kept {delta}", ROUNDS, ALPHA, KeptBatch)
+    assert mutant.worst > claim(target.plan)
+    assert attack(target, f"fresh {delta}", ROUNDS, ALPHA).worst <= claim(target.plan)
 
 
 def two_jobs(first, second, world, number, randomness):

@@ -21,8 +21,17 @@ class Row:
 
 # One row per algorithm. The tests of the guarantee and of the sums' sensitivity run over this table.
 ROWS: dict[str, Row] = {
+    "accelerated-sgd": Row({"loss": "hinge"}, sums=True),
+    "localized-accelerated-sgd": Row({"loss": "logistic"}, sums=True),
     "clipped-sgd": Row({"loss": "logistic", "ridge": 0.1}, sums=True),
     "gradient-descent": Row({"loss": "logistic"}, sums=True),
+    "adversarial-output-perturbation": Row({"loss": "logistic", "ridge": 0.1}, ("fixed",)),
+    "output-perturbation": Row({"loss": "logistic", "ridge": 0.1}, ("fixed",)),
+    "tilted-output-perturbation": Row(
+        {"loss": "logistic", "ridge": 0.1, "parameters": {"tilt": 0.02}}, ("fixed",)
+    ),
+    "frank-wolfe": Row({"loss": "logistic", "set": {"kind": "l1_ball"}}, ("fixed",)),
+    "phased-sgd": Row({"loss": "logistic"}, ("fixed",)),
 }
 
 

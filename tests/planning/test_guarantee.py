@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from service.errors import PlanRefused
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import UNITS, budget_units
-from service.planning.lattice import SumLattice
+from service.planning.lattice import SCALE_MAX, ScoreLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.price import (
     AccountTerms,
@@ -92,6 +92,11 @@ def test_the_guarantee(case):
 
     # the lattice is the release's, and no sum can leave int64
     lattice = made.lattice
+    if isinstance(lattice, ScoreLattice):
+        assert lattice.release().sensitivity == lattice.sensitivity_units
+        assert rows * lattice.derivative_units * made.facts.linf_units < 2**60
+        assert lattice.scale <= SCALE_MAX
+        return
     assert lattice.bits <= 56
     if isinstance(lattice, SumLattice):
         assert lattice.release().sensitivity == 2 * lattice.contribution_units
@@ -192,7 +197,7 @@ def test_a_job_of_another_delta_is_charged_its_own_rho(algorithm):
 def test_a_pure_job_is_charged_at_most_half_its_square_on_a_renyi_account(algorithm, epsilon):
     made = planned(algorithm, facts(), epsilon, 0.0)
     order = made.facts.account.order
-    assert made.lattice.noise == "laplace"
+    assert made.lattice.noise != "gaussian"
     assert made.price.units <= min(epsilon**2 / 2, epsilon / order) * 1e12 + 1
     assert made.price.units > 0
 
@@ -202,7 +207,8 @@ def test_a_pure_job_is_charged_at_most_half_its_square_on_a_renyi_account(algori
 UNBOUNDED = facts("float64")
 NUMERIC = facts(label="numeric")
 PURE = facts(delta=0.0)
-SGD, GD = "clipped-sgd", "gradient-descent"
+SGD, GD, OP = "clipped-sgd", "gradient-descent", "output-perturbation"
+PHASED, FW = "phased-sgd", "frank-wolfe"
 REFUSED = {  # facts, refused job, what the refusal says, the job that it points to
     "unknown algorithm": (
         facts(),
@@ -265,11 +271,161 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
         "fewer steps or a larger epsilon",
         spec(GD, epsilon=2e-5, delta=1e-9, parameters={"steps": 10**5, "clip": 1.0}),
     ),
+    "more drawn than there are": (
+        facts(rows=50),
+        spec("accelerated-sgd", parameters={"batch": 51}),
+        "set parameters.batch to at most 50",
+        spec("accelerated-sgd", parameters={"batch": 50}),
+    ),
+    "halved to nothing": (
+        facts(rows=50),
+        spec("localized-accelerated-sgd", parameters={"halvings": 6}),
+        "set parameters.halvings to at most 5",
+        spec("localized-accelerated-sgd", parameters={"halvings": 5}),
+    ),
     "more steps than rows": (
         facts(rows=50),
         spec(SGD, parameters={"steps": 51}),
         "set parameters.steps to at most 50",
         spec(SGD, parameters={"steps": 50}),
+    ),
+    "a minimiser of unbounded rows": (
+        UNBOUNDED,
+        spec(OP),
+        "use gradient-descent or clipped-sgd",
+        spec(GD, parameters={"clip": 1.0}),
+    ),
+    "a minimiser of vectors of margins": (
+        facts(),
+        spec(OP, loss="geometric_median"),
+        "gradient-descent takes it",
+        spec(GD, loss="geometric_median"),
+    ),
+    "a minimiser over a box": (
+        facts(),
+        spec(OP, set="box"),
+        "it runs over: l2_ball, all",
+        spec(OP, set="all"),
+    ),
+    "a minimiser that may not exist": (
+        facts(),
+        spec(OP, set="all", ridge=0.0),
+        "set ridge (for example 0.01), or use the set l2_ball",
+        spec(OP, set="all", ridge=0.01),
+    ),
+    "a minimiser of almost no ridge": (
+        facts(),
+        spec(OP, ridge=1e-10),
+        "at least 1e-09, or 0",
+        spec(OP, ridge=0.0),
+    ),
+    "a minimiser without a gradient bound": (
+        facts(),
+        spec(OP, loss="squared", set="all"),
+        "use the set l2_ball",
+        spec(OP, loss="squared", set="l2_ball"),
+    ),
+    "acceleration where the ball is active": (
+        facts(),
+        spec(OP, set={"radius": 2.0}, parameters={"solver": "accelerated"}),
+        "set ridge to at least 0.5, or use the solver gradient-descent",
+        spec(OP, set={"radius": 2.0}, ridge=0.5, parameters={"solver": "accelerated"}),
+    ),
+    "subgradients of many rows": (
+        facts(),
+        spec(OP, loss="hinge", parameters={"solver": "subgradient"}),
+        "use the solver gradient-descent",
+        spec(OP, loss="hinge", parameters={"solver": "gradient-descent"}),
+    ),
+    "phases of a single row": (
+        facts(rows=1),
+        spec(PHASED),
+        "at least 2 rows and the dataset has 1; gradient-descent",
+        spec(GD),
+    ),
+    "phases over an l1 ball": (
+        facts(),
+        spec(PHASED, set="l1_ball"),
+        "it runs over: l2_ball, all",
+        spec(PHASED, set="all"),
+    ),
+    "phases over almost a point": (
+        facts(),
+        spec(PHASED, set={"radius": 1e-13}),
+        "radius at least 1e-12",
+        spec(PHASED, set={"radius": 1e-12}),
+    ),
+    "phases of a loss without a margin": (
+        facts(),
+        spec(PHASED, loss="geometric_median"),
+        "gradient-descent takes it",
+        spec(GD, loss="geometric_median"),
+    ),
+    "phases of a loss without a slope bound": (
+        facts(),
+        spec(PHASED, loss="squared", set="all"),
+        "use the set l2_ball",
+        spec(PHASED, loss="squared", set="l2_ball"),
+    ),
+    "phases of unbounded rows": (
+        UNBOUNDED,
+        spec(PHASED),
+        "use gradient-descent or clipped-sgd",
+        spec(GD, parameters={"clip": 1.0}),
+    ),
+    "a rank within a ball": (
+        facts(),
+        spec(PHASED, parameters={"rank": 3}),
+        "leave it out or use the set all",
+        spec(PHASED, set="all", parameters={"rank": 3}),
+    ),
+    "vertices of a ball": (
+        facts(),
+        spec(FW, set={"radius": 1.0}),
+        "it runs over: l1_ball, simplex, polytope",
+        spec(FW, set="simplex"),
+    ),
+    "vertices for unbounded rows": (
+        UNBOUNDED,
+        spec(FW),
+        "use gradient-descent or clipped-sgd",
+        spec(GD, parameters={"clip": 1.0}),
+    ),
+    "vertices for a loss without a margin": (
+        facts(),
+        spec(FW, loss="geometric_median"),
+        "gradient-descent takes it",
+        spec(GD, loss="geometric_median"),
+    ),
+    "a polytope of another width": (
+        facts(columns=2),
+        spec(FW, set={"kind": "polytope", "vertices": [[0], [1]]}),
+        "every vertex needs 2 entries",
+        spec(FW, set={"kind": "polytope", "vertices": [[0, 0], [1, 0]]}),
+    ),
+    "a polytope of one vertex": (
+        facts(columns=2),
+        spec(FW, set={"kind": "polytope", "vertices": [[0, 1], [0, 1]]}),
+        "at least 2 vertices",
+        spec(FW, set={"kind": "polytope", "vertices": [[0, 1], [1, 0]]}),
+    ),
+    "a polytope without an extent": (
+        facts(columns=1),
+        spec(FW, set={"kind": "polytope", "vertices": [[0], [1e-100]]}),
+        "less than 1e-90",
+        spec(FW, set={"kind": "polytope", "vertices": [[0], [1e-80]]}),
+    ),
+    "a simplex of one vertex": (
+        facts(columns=1),
+        spec(FW, set="simplex"),
+        "at least 2 vertices",
+        spec(FW, set="l1_ball"),
+    ),
+    "more choices than a scale holds": (
+        facts(),
+        spec(FW, epsilon=1e-6, delta=0.0, parameters={"steps": 10**6}),
+        "fewer steps or a larger epsilon",
+        spec(FW, epsilon=1e-6, delta=0.0, parameters={"steps": 10**3}),
     ),
 }
 
@@ -301,7 +457,7 @@ def test_at_any_extreme_there_is_a_plan_or_a_refusal(algorithm, delta, storage):
                         epsilon,
                         delta,
                         ridge=ridge,
-                        set={"radius": radius},
+                        set=ROWS[algorithm].job.get("set", {}) | {"radius": radius},
                         parameters=parameters,
                     )
                     try:

@@ -248,6 +248,27 @@ def test_rows_of_the_other_storage_are_refused(storage):
             sums(made, x, np.zeros(N))
 
 
+def test_rows_in_another_memory_order_are_refused():
+    """The vector kernels read rows one after the other: transposed, a record would be in many."""
+    made = planned("gradient-descent", facts("fixed", rows=N, columns=D), 1.0)
+    with pytest.raises(WrongDataError):
+        sums(made, np.asfortranarray(np.zeros((N, D), dtype=np.int16)), np.zeros(N))
+
+
+@storages
+def test_no_row_beyond_the_data_and_no_release_beyond_the_plan(storage):
+    made = planned("clipped-sgd", facts(storage, rows=97, columns=D), 1.0)
+    x, y = data(made, 97)
+    door = sums(made, x, y)
+    for start, stop in ((-3, 97), (0, 98), (96, 200), (5, 5), (7, 3)):
+        with pytest.raises(WrongDataError):
+            door.noisy_sum(np.zeros(D), start, stop)
+    for _ in range(made.schedule.steps):
+        door.noisy_sum(np.zeros(D), 0, 97)
+    with pytest.raises(WrongDataError):
+        door.noisy_sum(np.zeros(D), 0, 97)
+
+
 # --- stored rows ------------------------------------------------------------------------------------
 
 COLUMNS = [{"name": f"c{i}", "kind": "numeric", "lower": 0, "upper": 1} for i in range(6)]

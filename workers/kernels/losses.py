@@ -113,6 +113,7 @@ def _clip(value, low, high):
 @njit(cache=True, inline="always", error_model="numpy")
 def _below(table, t):
     """The tabulated distribution function at t, linear between its points and flat beyond [-1, 1]."""
+    t = t if t == t else 0.0  # noqa: PLR0124 - a NaN has no place in the table
     place = (_clip(t, -1.0, 1.0) + 1.0) * (0.5 * (table.size - 1))
     low = min(int(place), table.size - 2)
     return table[low] + (table[low + 1] - table[low]) * (place - low)

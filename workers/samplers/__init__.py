@@ -13,6 +13,9 @@ and a uniform string x such that k + x is distributed exactly like |N(0, 1)|; ro
 to the nearest integer needs only the first bits + 1 binary digits of x. Laplace: von Neumann 1951, the
 same for Exp(1). Why rounding costs nothing: for an integer q, q + round(Z) = round(q + Z), which is
 post-processing of the continuous mechanism.
+
+A choice (selection.py) is the one sampler with floats in it; they decide where their proven error
+cannot change the outcome, and decimals with more digits decide the rest.
 """
 
 from collections.abc import Callable
@@ -24,9 +27,16 @@ from numpy.typing import NDArray
 from workers.randomness import Stream
 from workers.samplers.digits import slow_laplace, slow_normal
 from workers.samplers.real import TIED, fill_laplace, fill_normal
-from workers.samplers.whole import fill_choice, fill_discrete_laplace, fill_swaps, fill_uniform
+from workers.samplers.selection import race
+from workers.samplers.whole import (
+    fill_discrete_laplace,
+    fill_sample,
+    fill_swaps,
+    fill_uniform,
+    list_bits,
+)
 
-_BITS_MAX = 62
+_BITS_MAX = 56
 
 
 def rounded_normal(stream: Stream, count: int, bits: int) -> NDArray[np.int64]:
@@ -63,18 +73,23 @@ def permutation(stream: Stream, count: int) -> NDArray[np.int64]:
     return order
 
 
-def choose(stream: Stream, scores: NDArray[np.int64], scale: int) -> int:
-    """The exponential mechanism: index v with probability proportional to exp(-scores[v]/scale).
+def sample(stream: Stream, batch: int, count: int) -> NDArray[np.int64]:
+    """`batch` of range(count), in order: every subset of that size is equally likely."""
+    if not 0 < batch <= count:
+        raise ValueError("a sample has at least one and at most all of its population")
+    taken = np.zeros(-(-count // 64), dtype=np.uint64)
+    drawn = _whole(fill_sample, stream, batch, words_each=2, parameters=(count, taken))
+    list_bits(taken, drawn)
+    return drawn
 
-    By rejection: a uniform candidate, kept with probability exp(-(score - best)/scale). The number of
-    tries, at most len(scores) in expectation, depends on the scores.
-    """
-    if scores.size == 0 or not 0 < scale < 2**31:
-        raise ValueError("needs candidates, and a scale that is a positive integer below 2^31")
-    if int(scores.max()) - int(scores.min()) >= 2**63:
-        raise ValueError("the scores' range must stay below 2^63")
-    excess = scores.astype(np.int64) - scores.min()
-    return int(_whole(fill_choice, stream, 1, 64 + 8 * scores.size, (excess, scale))[0])
+
+def choose(stream: Stream, scores: NDArray[np.int64], scale: int) -> int:
+    """The exponential mechanism: index v with probability proportional to exp(-scores[v]/scale), in
+    time that does not depend on the scores; see selection.py."""
+    if scores.size == 0 or scores.dtype != np.int64 or not 0 < scale < 2**63:
+        raise ValueError("needs candidates, and a scale that is a positive integer below 2^63")
+    words = _Words(stream, scores.size)
+    return race(words.take, scores, scale)
 
 
 class _Words:
@@ -90,6 +105,13 @@ class _Words:
     def more(self, count: int) -> None:
         self.left = np.concatenate([self.left, self._stream.words(count)])
         self.left.flags.writeable = False  # like the first ones: one compiled version serves both
+
+    def take(self, count: int) -> NDArray[np.uint64]:
+        while self.left.size < count:
+            self.more(count - self.left.size)
+        taken = self.left[:count]
+        self.use(count)
+        return taken
 
     def draw(self) -> int:
         if self.left.size == 0:

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 _ONE, _HALF, _MAX = (np.uint64(v) for v in (1, 2**63, 2**64 - 1))
+_EIGHT, _BYTE = np.uint64(8), np.uint64(255)
 
 
 @njit(cache=True, nogil=True)
@@ -43,17 +44,6 @@ def _survives(words, at, over, under):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _survives_any(words, at, over, under):  # type: ignore[no-untyped-def]
-    """The same for any over >= 0: whole units first, each with probability exp(-1)."""
-    while over > under:
-        alive, at = _survives(words, at, 1, 1)
-        if at < 0 or not alive:
-            return False, at
-        over -= under
-    return _survives(words, at, over, under)
-
-
-@njit(cache=True, nogil=True)
 def fill_uniform(words, out, done, bound):  # type: ignore[no-untyped-def]
     used = 0
     for i in range(done, out.size):
@@ -78,6 +68,42 @@ def fill_swaps(words, out, done, order):  # type: ignore[no-untyped-def]
         out[i] = other
         used = at
     return out.size - done, used
+
+
+@njit(cache=True, nogil=True)
+def fill_sample(words, out, done, count, taken):  # type: ignore[no-untyped-def]
+    """Floyd's algorithm: for i = count - batch, ..., count - 1 take a uniform integer of [0, i], or i
+    itself if that one was taken before. `taken` has a bit for each integer of [0, count)."""
+    used = 0
+    for k in range(done, out.size):
+        i = count - out.size + k
+        value, at = _below(words, used, i + 1)
+        if at < 0:
+            return k - done, used
+        if taken[value >> 6] >> np.uint64(value & 63) & _ONE:
+            value = i
+        taken[value >> 6] |= _ONE << np.uint64(value & 63)
+        out[k] = value
+        used = at
+    return out.size - done, used
+
+
+@njit(cache=True, nogil=True)
+def list_bits(taken, out):  # type: ignore[no-untyped-def]
+    """out = the places of the bits that are set, in order."""
+    k = 0
+    for i in range(taken.size):
+        word, place = taken[i], 64 * i
+        while word:
+            if word & _BYTE == 0:
+                word >>= _EIGHT
+                place += 8
+                continue
+            if word & _ONE:
+                out[k] = place
+                k += 1
+            word >>= _ONE
+            place += 1
 
 
 @njit(cache=True, nogil=True)
@@ -110,24 +136,5 @@ def fill_discrete_laplace(words, out, done, over, under):  # type: ignore[no-unt
             if not (negative and magnitude == 0):
                 break
         out[i] = -magnitude if negative else magnitude
-        used = at
-    return out.size - done, used
-
-
-@njit(cache=True, nogil=True)
-def fill_choice(words, out, done, excess, scale):  # type: ignore[no-untyped-def]
-    used = 0
-    for i in range(done, out.size):
-        at = used
-        while True:
-            candidate, at = _below(words, at, excess.size)
-            if at < 0:
-                return i - done, used
-            alive, at = _survives_any(words, at, excess[candidate], scale)
-            if at < 0:
-                return i - done, used
-            if alive:
-                break
-        out[i] = candidate
         used = at
     return out.size - done, used

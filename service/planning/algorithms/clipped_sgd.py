@@ -77,8 +77,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
             excess_risk=rounded(C**2 / mu * (1 / n + d * steps / (2 * rho * n**2))),
             noise_squared=rounded(steps * d * lattice.variance),
             # LR-HT proof of Theorem 33: sigma = 2 C T/(eps n) with eps = sqrt(2 rho)
-            paper_noise=rounded(2 * C / (sqrt(2 * rho) * batch)),
-            our_noise=rounded(lattice.noise_scale / batch),
+            paper_noise=rounded(2 * C / (sqrt(2 * rho) * batch)) if goal.delta > 0 else 0.0,
+            our_noise=rounded(sqrt(lattice.variance) / batch),
         ),
         gradients=steps * batch,
     )

@@ -32,13 +32,14 @@ from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "gradient-descent"
 SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
+SMOOTHNESS_MAX = 1e12  # beyond it an envelope is the loss itself, to a float's eye
 Parameters = StepsAndClip
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
     require_set(NAME, spec, SETS)
     p, goal = problem(spec, facts), target(spec, facts)
-    n, d, W = p.n, p.d, p.W if isfinite(p.W) else 10.0
+    n, d, W = p.n, p.d, reach(p, facts)
     clip = clip_bound(parameters, p, facts)
     L = clip * (p.X2 if p.rowwise else 1.0)
     if p.is_smooth:
@@ -49,6 +50,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
     smoothing, bias = None, 0.0
     if not p.is_smooth:
         smoothness = p.lipschitz * sqrt(steps / 2) / (W * (p.X2 if p.rowwise else 1.0))
+        smoothness = min(smoothness, SMOOTHNESS_MAX)
         p, smoothing = replace(p, smoothness=smoothness), Moreau(smoothness=smoothness)
         bias = p.lipschitz**2 / (2 * smoothness)
 
@@ -74,10 +76,18 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
             ),
             noise_squared=rounded(steps * d * lattice.variance),
             paper_noise=rounded(paper),
-            our_noise=rounded(lattice.noise_scale / n),
+            our_noise=rounded(sqrt(lattice.variance) / n),
         ),
         gradients=steps * n,
     )
+
+
+def reach(p: Problem, facts: Facts) -> float:
+    """How far from 0 the schedule expects the minimiser: within the set, or 10; and a centre of the
+    rows is no longer than they are."""
+    if not p.rowwise and facts.l2 is not None:
+        return min(p.W, facts.l2)
+    return p.W if isfinite(p.W) else 10.0
 
 
 def clip_bound(parameters: StepsAndClip, p: Problem, facts: Facts) -> float:

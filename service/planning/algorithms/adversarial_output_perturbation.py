@@ -1,0 +1,236 @@
+"""Adversarial output perturbation: weights that stand up to moved rows, the minimiser plus noise.
+
+**Problem.** min over an l2 ball, or over all of R^d, of (1/n) sum max over v of
+l(<w, x_i + v>, y_i) + (ridge/2) ||w||^2. LR-OP algorithm 3, for linear models:
+
+- bounded (default): ||v|| <= r in l2 or in linf. With N the dual norm of w (l2, or l1), the worst v
+  moves the margin by r N(w) whichever way hurts: the loss is psi(a_i(w) + r N(w)) with a_i = -y m for
+  the losses that fall with y m (logistic, hinge, smoothed hinge) and a_i = |m - y| for those that are
+  even in the residual (squared, absolute, Huber), psi convex and non-decreasing. |t| is smoothed to
+  sqrt(t^2 + c^2), in N for l2 under the root of the whole square and for l1 in every coordinate; c is
+  public and so small that its bias is a fraction of the noise's cost, where the steps allow it.
+- penalised: any v, at a cost of (penalty/2) ||v||^2: the paper's smooth saddle problem, which is
+  concave in v if penalty > curvature W^2; here penalty >= 4 curvature W^2.
+
+**Schedule.** The inner maximum is solved per record, in closed form or by iteration to machine
+precision, so what is left is projected gradient descent as in output-perturbation, then one noisy
+point.
+
+**Formal guarantee.** Neighbours replace one record. Every record's loss is convex in w, L-Lipschitz
+and beta-smooth as below, so a replaced record changes the mean gradient by at most 2L/n and the
+sensitivity of descent in service/planning/minimiser.py applies.
+
+*Bounded.* A convex non-decreasing function of a convex function is convex. Let K bound the gradient
+of N: 1 for l2, sqrt(d) for l1. The inner function t = a_i + r N has a gradient of norm at most X2 +
+r K and a Hessian of at most X2^2/c (even losses) + r/c. With psi' <= L0 and psi'' <= curvature, L =
+L0 (X2 + r K) and beta = curvature (X2 + r K)^2 + L0 (X2^2/c + r/c). The absolute loss has psi'' = 0.
+
+*Penalised.* A maximum of convex functions is convex. The worst v is s w/penalty with s = l'(z) at z
+= m + (||w||^2/penalty) l'(z), a contraction in z by at most 1/4, so 40 iterations reach the fixed
+point to 4^-40. The gradient is s (x + s w/penalty) (envelope theorem), so L = L0 X for X = X2 + L0
+W/penalty. The Hessian is H_ww + H_wv (-H_vv)^-1 H_vw, with -H_vv >= penalty - curvature W^2,
+||H_wv|| <= curvature X W + L0 and ||H_ww|| <= curvature X^2: beta = curvature X^2 + (curvature X W +
+L0)^2/(penalty - curvature W^2). A slope with corners is a limit of smooth ones with the same
+constants, and bounds on gradients and their differences pass to the limit. Slopes grow with z: for
+residual losses L0 = curvature (W X2 + 1 + L0/(4 curvature)), clamped there.
+
+Rounding as in minimiser.py, with the error of t, or of z (4/3 of its equation's), in place of a
+margin's, and X2 + r K, or X2 + 2 L0 W/penalty, in place of X2.
+
+**Errata repaired.** Algorithm 3 prints 2 alpha/mu for 2 sqrt(2 alpha/mu) and takes a saddle point
+that is accurate in expectation; here no accuracy enters. Its Assumption 2, concave in v, fails for
+every bounded adversary of a convex loss; the closed form needs no such assumption."""
+
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from service.errors import PlanRefused
+from service.planning import minimiser
+from service.planning.lattice import Target, target
+from service.planning.losses import (
+    Problem,
+    Scalar,
+    problem,
+    require_row_bound,
+    require_rowwise_margin,
+    require_set,
+)
+from service.planning.minimiser import Costs, Objective, U
+from service.planning.plan import BoundedAdversary, Moreau, PenalisedAdversary, Plan
+from service.planning.spec import Facts, JobSpec
+
+NAME = "adversarial-output-perturbation"
+SETS = ("l2_ball", "all")
+ITERATIONS = 40
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    adversary: Literal["bounded", "penalised"] = Field(
+        default="bounded", description="Whether moving a row is bounded or costs."
+    )
+    perturbation: float = Field(
+        default=0.1, ge=1e-6, le=1e6, description="Bounded: how far a row may be moved."
+    )
+    norm: Literal["l2", "linf"] = Field(default="l2", description="Bounded: in which norm.")
+    penalty: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e30,
+        description="Penalised: a move v costs (penalty/2)||v||^2. Defaults to the least allowed.",
+    )
+    steps: PositiveInt | None = Field(
+        default=None,
+        le=minimiser.STEPS_MAX,
+        description="Passes over the rows; by default as many as the noise makes useful.",
+    )
+
+
+@dataclass(frozen=True)
+class _Robust:
+    """The data part under an adversary."""
+
+    adversary: BoundedAdversary | PenalisedAdversary
+    slope_bound: float  # L0
+    lipschitz: float  # L
+    smoothness: float  # beta
+    strong: float
+    error: float
+    smoothing: Moreau | None = None
+    bias: float = 0.0
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+    require_set(NAME, spec, SETS)
+    shape, X2 = require_rowwise_margin(NAME, spec), require_row_bound(NAME, facts)
+    p, goal = problem(spec, facts), target(spec, facts)
+    minimiser.require_scale(NAME, p.W, X2, spec.ridge)
+    minimiser.require_lipschitz(NAME, p)
+    make = _bounded if parameters.adversary == "bounded" else _penalised
+    robust = make(spec, goal, p, shape, parameters)
+    L, strong = robust.lipschitz, robust.strong
+    objective = Objective(
+        rows=p.n,
+        columns=p.d,
+        lipschitz=L,
+        smoothness=robust.smoothness,
+        strong=strong,
+        radius=min(p.W, L / strong),
+        change=2 * L / p.n,
+        error=robust.error,
+    )
+    noise = minimiser.noise_per_sensitivity(goal, p.d) * 2 * L / (strong * p.n)
+    return minimiser.release_point(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=NAME,
+        objective=objective,
+        solver="gradient-descent",
+        solution=minimiser.descent(objective, parameters.steps, noise),
+        slope_bound=robust.slope_bound,
+        smoothing=robust.smoothing,
+        costs=Costs(
+            theorem="LR-OP Theorem 4.1: as for the mean loss with the adversary's constants",
+            paper_sensitivity=2 * L / (strong * p.n),
+            bias=robust.bias + (0 if spec.ridge else strong * p.W**2 / 2),
+        ),
+        adversary=robust.adversary,
+    )
+
+
+def _bounded(
+    spec: JobSpec, goal: Target, p: Problem, shape: Scalar, parameters: Parameters
+) -> _Robust:
+    n, d, X2, r = p.n, p.d, p.X2, parameters.perturbation
+    if spec.loss.kind == "pinball":
+        raise PlanRefused(
+            f"{NAME} takes losses that fall with the margin or are even in the residual, and pinball "
+            "is neither; use absolute or huber."
+        )
+    even = shape.shape == "residual"
+    K = sqrt(d) if parameters.norm == "linf" else 1.0
+    corner_max = 1 / (1 + r * K**2)  # then all corners together add at most 1 to a residual
+    L0 = p.lipschitz
+    if spec.loss.kind == "squared":
+        L0 = p.W * X2 + 1 + r * K * p.W + 1
+    if spec.loss.kind == "huber":
+        L0 = spec.loss.threshold
+    size = X2 + r * K
+    L = L0 * size
+    k = minimiser.noise_per_sensitivity(goal, d)
+    sharp = not p.is_smooth and not even  # the hinge; the absolute loss has no corner left
+    curvature = 0.0 if even and not p.is_smooth else shape.curvature
+    strong = spec.ridge or minimiser.ridge_for(
+        L, (1e30 if sharp else curvature) * size**2 + L0 * r / corner_max, p.W, 1 / n, k
+    )
+    radius = min(p.W, L / strong)
+    noise = k * 2 * L / (strong * n)
+    within = minimiser.reachable(strong, radius, noise, parameters.steps) / 2
+    smoothing, bias = None, 0.0
+    if sharp:
+        beta = min(minimiser.smoothed_to(L, noise), within)
+        smoothing, bias = Moreau(smoothness=beta / size**2), L0 * L0 * size**2 / (2 * beta)
+        curvature = shape.smoothed(smoothing.smoothness).curvature
+    bend = L0 * (r + (X2**2 if even else 0.0))  # over the corner: its part of beta
+    weight = L0 * (r * K**2 + (1 if even else 0))  # times the corner: its bias
+    corner = min(corner_max, max(L * noise / 4 / weight, bend / within))
+    bias += weight * corner
+
+    t_error = (d + 10) * U * (radius * X2 + r * (K * radius + K**2 * corner) + 1)
+    slope = (curvature + (L0 / corner if even else 0.0)) * t_error + 16 * U * L0
+    deep = minimiser.depth(n, d) + d + 10
+    return _Robust(
+        adversary=BoundedAdversary(norm=parameters.norm, reach=r, corner=corner),
+        slope_bound=L0,
+        lipschitz=L,
+        smoothness=curvature * size**2 + bend / corner,
+        strong=strong,
+        error=2 * size * (slope + deep * U * L0),
+        smoothing=smoothing,
+        bias=bias,
+    )
+
+
+def _penalised(
+    spec: JobSpec, goal: Target, p: Problem, shape: Scalar, parameters: Parameters
+) -> _Robust:
+    n, d, X2, W, c = p.n, p.d, p.X2, p.W, shape.curvature
+    if not p.is_smooth:
+        raise PlanRefused(
+            f"a penalised adversary needs a smooth loss and {spec.loss.kind} has a corner; use "
+            "smoothed_hinge for hinge, huber for absolute or pinball, or the adversary bounded."
+        )
+    if not isfinite(W):
+        raise PlanRefused("a penalised adversary needs a bound on w; use the set l2_ball.")
+    least = 4 * c * W**2
+    penalty = parameters.penalty or least
+    if penalty < least:
+        raise PlanRefused(
+            f"with a penalty of {penalty:g} the adversary's problem need not be concave; set "
+            f"parameters.penalty to at least {least * (1 + 1e-6):.7g}, or use a smaller set."
+        )
+    L0 = p.lipschitz
+    if shape.shape == "residual":
+        L0 = min(max(-shape.low, shape.high), 4 / 3 * c * (W * X2 + 1))
+    X = X2 + L0 * W / penalty
+    L = L0 * X
+    beta = c * X**2 + (c * X * W + L0) ** 2 / (penalty - c * W**2)
+    k = minimiser.noise_per_sensitivity(goal, d)
+    strong = spec.ridge or minimiser.ridge_for(L, beta, W, 1 / n, k)
+    z_error = 4 / 3 * (minimiser.margin_error(d, W, X2) + 24 * U * (W * X2 + L0 * W**2 / penalty))
+    slope = c * (z_error + 4.0**-ITERATIONS * L0 * W**2 / penalty) + 8 * U * L0
+    deep = minimiser.depth(n, d) + d + 10
+    return _Robust(
+        adversary=PenalisedAdversary(penalty=penalty),
+        slope_bound=L0,
+        lipschitz=L,
+        smoothness=beta,
+        strong=strong,
+        error=2 * (X + L0 * W / penalty) * (slope + deep * U * L0),
+    )

@@ -1,0 +1,139 @@
+"""Output perturbation: minimise the objective as anyone would, and release the minimiser plus noise.
+
+**Problem.** min over an l2 ball of radius W, or over all of R^d, of
+(1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l convex, rows of enforced norm X2. With ridge > 0 this
+is LR-OP algorithm 1; with ridge = 0 it is algorithm 2, which adds (lambda/2) ||w||^2 of its own.
+
+**Schedule.** A solver of T steps (service/planning/minimiser.py), from 0, then one noisy point,
+projected on the ball of the minimisers:
+
+- gradient-descent (default): projected full gradients, eta = 2/(beta + 2 lambda); by default until the
+  start is forgotten to a tenth of the noise, at most 2000 steps;
+- accelerated: Nesterov's, where the ball is not active (W >= L/lambda); until its error adds at most
+  a hundredth to the sensitivity;
+- sgd: passes in the order of the rows, eta = min(2/(beta + 2 lambda), 1/(lambda n));
+- subgradient: full subgradients, steps 2/(lambda (t+1)), weighted mean; for a few rows only.
+
+All but the last need a smooth loss: a corner is replaced by its Moreau envelope, whose bias
+L^2/(2 beta) is a quarter of what the noise costs, or more where the steps would not suffice. With
+ridge = 0, lambda balances its bias lambda W^2/2 against the noise: L E||z||, or (beta/2) E||z||^2.
+
+**Formal guarantee.** Neighbours replace one record. The released point is a function of all rows whose
+l2 distance between neighbours is at most S = exact + accuracy + rounding part of the schedule, proved
+in minimiser.py from: convexity and smoothness of every record's loss (its slope is a monotone function
+of the margin of Lipschitz constant `curvature`, clamped to [-L0, L0], and rows have norm at most X2),
+so L = L0 X2, beta = curvature X2^2, and a replaced record changes the mean gradient by 2L/n. Rounding
+to the lattice adds `slack_units`. One Gaussian release of l2 sensitivity S, or for delta = 0 Laplace
+noise in every coordinate for l1 sensitivity sqrt(d) S. The projection is post-processing.
+
+**Errata repaired.** Algorithm 2 prints a factor 2 in the exponent (noise too small by sqrt 2) and
+sqrt(2 epsilon/lambda) for sqrt(2 alpha/lambda). Its sensitivity 2 (L + lambda R)/(lambda n) is
+loose: the regulariser cancels. Theorems 3.1 to 3.4 use solvers whose accuracy holds in expectation
+only, which bounds no sensitivity; every bound here holds for each data set. Theorem 2.2b has an
+inverse ratio in T."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from service.errors import PlanRefused
+from service.planning import minimiser
+from service.planning.lattice import target
+from service.planning.losses import (
+    problem,
+    require_row_bound,
+    require_rowwise_margin,
+    require_set,
+)
+from service.planning.minimiser import Costs, Objective, Solution
+from service.planning.plan import Moreau, Plan
+from service.planning.spec import Facts, JobSpec
+
+NAME = "output-perturbation"
+SETS = ("l2_ball", "all")
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    solver: Literal["gradient-descent", "accelerated", "sgd", "subgradient"] = Field(
+        default="gradient-descent", description="How the minimiser is computed."
+    )
+    steps: PositiveInt | None = Field(
+        default=None,
+        le=minimiser.STEPS_MAX,
+        description="Passes over the rows; by default as many as the noise makes useful.",
+    )
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+    require_set(NAME, spec, SETS)
+    shape, X2 = require_rowwise_margin(NAME, spec), require_row_bound(NAME, facts)
+    p, goal = problem(spec, facts), target(spec, facts)
+    minimiser.require_scale(NAME, p.W, X2, spec.ridge)
+    minimiser.require_lipschitz(NAME, p)
+    n, d, L0, L = p.n, p.d, p.lipschitz, p.G
+    solver, steps = parameters.solver, parameters.steps
+
+    k = minimiser.noise_per_sensitivity(goal, d)
+    strong = spec.ridge or minimiser.ridge_for(L, p.beta, p.W, 1 / n, k)
+    radius, exact = min(p.W, L / strong), 2 * L / (strong * n)
+    noise = k * exact
+    if solver == "accelerated" and radius < L / strong:
+        raise PlanRefused(
+            f"the solver accelerated does not project, and minimisers here may have norm "
+            f"{L / strong:.3g}, beyond the set's {radius:.3g}: set ridge to at least "
+            f"{L / p.W:.3g}, or use the solver gradient-descent."
+        )
+    smoothing, bias = None, 0.0
+    if not p.is_smooth and solver != "subgradient":
+        beta = minimiser.smoothed_to(L, noise)
+        if solver == "gradient-descent":
+            beta = min(beta, minimiser.reachable(strong, radius, noise, steps))
+        elif solver == "sgd":
+            beta = min(beta, 2 * strong * n)
+        smoothing, bias = Moreau(smoothness=beta / X2**2), L**2 / (2 * beta)
+        shape = shape.smoothed(smoothing.smoothness)
+    if spec.ridge == 0:
+        bias += strong * p.W**2 / 2
+
+    reach = minimiser.accelerated_radius(L, strong) if solver == "accelerated" else radius
+    curvature = 0.0 if solver == "subgradient" else shape.curvature
+    objective = Objective(
+        rows=n,
+        columns=d,
+        lipschitz=L,
+        smoothness=shape.curvature * X2**2,
+        strong=strong,
+        radius=reach,
+        change=2 * L / n,
+        error=minimiser.mean_error(1 if solver == "sgd" else n, d, reach, X2, curvature, L0),
+    )
+    solution: Solution
+    match solver:
+        case "gradient-descent":
+            solution = minimiser.descent(objective, steps, noise)
+        case "sgd":
+            solution = minimiser.sgd(objective, steps, noise)
+        case "accelerated":
+            solution = minimiser.accelerated(objective, steps)
+        case "subgradient":
+            off = L0 * minimiser.margin_error(d, radius, X2)
+            solution = minimiser.subgradient(objective, steps, off)
+    return minimiser.release_point(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=NAME,
+        objective=objective,
+        solver=solver,
+        solution=solution,
+        slope_bound=L0,
+        smoothing=smoothing,
+        costs=Costs(
+            theorem="LR-OP Theorems 0.2 to 0.5: min(L E||z||, (beta/2) E||z||^2) and biases",
+            paper_sensitivity=2 * (L + (0 if spec.ridge else strong * p.W)) / (strong * n),
+            bias=bias,
+        ),
+    )

@@ -1,0 +1,144 @@
+"""Tilted output perturbation: between the mean loss and the worst record's, the minimiser plus noise.
+
+**Problem.** min over an l2 ball, or over all of R^d, of
+(1/tilt) log((1/n) sum exp(tilt l_i(w))) + (ridge/2) ||w||^2 with l_i(w) = l(<w, x_i>, y_i) convex. As
+tilt falls to 0 this is the mean loss, as it grows the largest one. LR-OP, section 4.
+
+**Schedule.** Projected gradient descent as in output-perturbation, then one noisy point. A corner of
+the loss is replaced by its Moreau envelope, which changes the objective by as little as every loss.
+
+**Formal guarantee.** Neighbours replace one record. Let a <= l_i <= A over the ball and all rows,
+and C = exp(tilt (A - a)). The gradient is sum p_i grad l_i with p_i proportional to exp(tilt l_i).
+Let g be the mean of the other gradients under the others' weights; with the record i the gradient is
+g + p_i (grad l_i - g). So an exchange that takes p, h to p', h' changes it by ||p h - p' h' - (p -
+p') g|| <= L (p + p' + |p - p'|) = 2 L max(p, p'), and no weight exceeds C/(C + n - 1): `change` = 2
+L C/(C + n - 1), never more than 2L. The Hessian is the p-mean of the losses' plus tilt times the
+p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, and the
+sensitivity of descent in service/planning/minimiser.py applies. Rounding: a loss errs by L0 times
+its margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A - a) in the
+exponents and 8u per rescaling; and weights count twice, above and below the fraction.
+
+**Errata repaired.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
+a subgradient method accurate in expectation; here it is C/(C + n - 1), and no accuracy enters. They
+ask that every loss be strongly convex, which would put the regulariser into l and its size into A;
+here it stands outside the logarithm."""
+
+from math import exp, log
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from service.errors import PlanRefused
+from service.planning import minimiser
+from service.planning.lattice import target
+from service.planning.losses import (
+    Scalar,
+    problem,
+    require_row_bound,
+    require_rowwise_margin,
+    require_set,
+)
+from service.planning.minimiser import Costs, Objective, U
+from service.planning.plan import Moreau, Plan
+from service.planning.spec import Facts, JobSpec
+
+NAME = "tilted-output-perturbation"
+SETS = ("l2_ball", "all")
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    tilt: float = Field(
+        default=1.0, ge=1e-6, le=1e6, description="tau: how much more a larger loss counts."
+    )
+    steps: PositiveInt | None = Field(
+        default=None,
+        le=minimiser.STEPS_MAX,
+        description="Passes over the rows; by default as many as the noise makes useful.",
+    )
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+    require_set(NAME, spec, SETS)
+    shape, X2 = require_rowwise_margin(NAME, spec), require_row_bound(NAME, facts)
+    p, goal = problem(spec, facts), target(spec, facts)
+    minimiser.require_scale(NAME, p.W, X2, spec.ridge)
+    minimiser.require_lipschitz(NAME, p)
+    n, d, L0, L, tilt, steps = p.n, p.d, p.lipschitz, p.G, parameters.tilt, parameters.steps
+
+    widest = p.W if spec.ridge == 0 else min(p.W, L / spec.ridge)
+    spread = loss_spread(shape, widest * X2 * (1 + 1e-9), L0)
+    share = largest_share(tilt * spread, n)
+    k = minimiser.noise_per_sensitivity(goal, d)
+    strong = spec.ridge or minimiser.ridge_for(L, p.beta + tilt * L**2, p.W, share, k)
+    radius, change = min(p.W, L / strong), 2 * L * share
+    noise = k * change / strong
+    if noise > radius >= k * 2 * L / (strong * n):
+        raise PlanRefused(
+            f"at tilt {tilt:g} one record may hold {share:.3g} of all weight, and the noise of norm "
+            f"{noise:.3g} would drown minimisers of norm {radius:.3g}; a tilt of at most "
+            f"{_useful_tilt(radius * strong / (2 * L * k), n, spread):.3g} would do here."
+        )
+    smoothing, bias = None, 0.0
+    if not p.is_smooth:
+        beta = minimiser.smoothed_to(L, noise)
+        beta = min(beta, minimiser.reachable(strong, radius, noise, steps))
+        smoothing, bias = Moreau(smoothness=beta / X2**2), L**2 / (2 * beta)
+        shape = shape.smoothed(smoothing.smoothness)
+    if spec.ridge == 0:
+        bias += strong * p.W**2 / 2
+
+    off = minimiser.margin_error(d, radius, X2)
+    deep = minimiser.depth(n, d)
+    loss_error = L0 * off + 16 * U * (L0 * (radius * X2 + 1) + 1)
+    weight_error = tilt * loss_error + 4 * U * tilt * spread + 8 * U * deep
+    slope_error = shape.curvature * off + 8 * U * L0
+    objective = Objective(
+        rows=n,
+        columns=d,
+        lipschitz=L,
+        smoothness=shape.curvature * X2**2 + tilt * L**2,
+        strong=strong,
+        radius=radius,
+        change=change,
+        error=2 * (X2 * slope_error + L * (2 * weight_error + 2 * deep * U)),
+    )
+    return minimiser.release_point(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=NAME,
+        objective=objective,
+        solver="gradient-descent",
+        solution=minimiser.descent(objective, steps, noise),
+        slope_bound=L0,
+        smoothing=smoothing,
+        costs=Costs(
+            theorem="LR-OP Propositions 4.1 and 4.2: as for the mean loss with n = 1/weight",
+            paper_sensitivity=2 * L / strong * min(1.0, exp(min(700.0, tilt * spread)) / n),
+            bias=bias,
+        ),
+        tilt=tilt,
+    )
+
+
+def loss_spread(shape: Scalar, margin: float, L0: float) -> float:
+    """A bound on the difference of two records' losses at one w, with margins up to `margin`. That of
+    a loss's Moreau envelope is no larger."""
+    if shape.shape == "logistic":  # log(1 + e^m) - log(1 + e^-m) = m
+        return margin
+    if shape.shape == "margin":
+        return 1 + margin if margin > 1 else 2 * margin
+    return L0 * (1 + margin)
+
+
+def largest_share(exponent: float, n: int) -> float:
+    """C/(C + n - 1) for C = exp(exponent), rounded up."""
+    return min(1.0, 1 / (1 + (n - 1) * exp(-exponent)) * (1 + 2.0**-40))
+
+
+def _useful_tilt(share: float, n: int, spread: float) -> float:
+    """The tilt at which the largest share is this, a little below."""
+    room = share * (n - 1) / max(1e-300, 1 - share)
+    return 0.99 * log(max(1.0, room)) / spread

@@ -1,0 +1,340 @@
+"""Minimise in float64, release the point: how far one record moves a *computed* minimiser.
+
+**Objective.** F(w) = f(w) + (lambda/2) ||w||^2 over a ball about 0. The data part f is convex,
+L-Lipschitz and beta-smooth, and replacing one record changes its gradient by at most `change` at any
+w: 2L/n for a mean of L-Lipschitz losses. The regulariser is the same for neighbours and cancels; so
+L is of the data part alone. Every minimiser has norm at most L/lambda, since there lambda w is a mean
+of gradients, so the ball's radius R is the smaller of the set's and L/lambda, and both are public.
+
+Each solver's sensitivity holds for *every* pair of neighbours and includes its own inexactness: the
+runs have T steps whatever the data, and e bounds the l2 error of one computed step.
+
+**Descent** (gradient-descent). w <- P(w - eta (grad f + lambda w)). For eta <= 2/(beta + 2 lambda)
+the step is (1 - eta lambda) (I - s grad f) with s = eta/(1 - eta lambda) <= 2/beta, and I - s grad f
+is non-expansive (Baillon and Haddad), as P is. So a step shrinks the distance of two runs by
+q = 1 - eta lambda and adds eta change + 2e: after any T it is at most
+(change/lambda + 2e/(eta lambda)) (1 - q^T). No accuracy is needed, only useful. By the same count a
+run gets no further from 0 than (L/lambda) (1 - q^T).
+
+**SGD** (sgd). K passes in the order of the rows, one record per step, the same eta with the record's
+own beta. Steps on a common record shrink by q; the exchanged record adds 2 eta L once per pass, and
+adds most in the last place: 2 eta L sum over j < K of q^(j n), and 2e/(eta lambda) for rounding.
+
+**Accelerated** (accelerated). y = w + m (w - w_before), w <- y - (grad f(y) + lambda y)/B with B >=
+beta + lambda, theta = sqrt(lambda/B), m = (1 - theta)/(1 + theta), from 0, no projection: so the
+ball must not be smaller than L/lambda. Let v = w_before + (w - w_before)/theta and Phi = F(w) - F* +
+(lambda/2) ||v - w*||^2. With a gradient error of at most e the textbook argument gives Phi' <= (1 -
+theta) Phi + theta e ||v' - w*||, since the error meets the convex combination of w and w* whose
+difference to w' is theta (v' - w*). As ||v' - w*|| <= sqrt(2 Phi'/lambda), sqrt(Phi') <= sqrt(1 -
+theta) sqrt(Phi) + theta e sqrt(2/lambda), and as 1 - sqrt(1 - theta) >= theta/2, sqrt(Phi_T) <= (1 -
+theta)^(T/2) sqrt(Phi_0) + 2 e sqrt(2/lambda), where Phi_0 <= 2 (F(0) - F*) <= L^2/lambda. So ||w_T -
+w*|| <= sqrt(2) (L/lambda) (1 - theta)^(T/2) + 4e/lambda =: a; minimisers are change/lambda apart,
+computed points at most 2a more. Every w, v and so y stays within 3L/lambda while e <= L/8. Rounding
+of w and y counts as a gradient error B times as large: a gradient step is non-expansive.
+
+**Subgradient** (subgradient). For a loss with a corner, as it is: steps 2/(lambda (t+1)), projected,
+and the mean of w_1 = 0, ..., w_{T+1} weighted by t. Then F(mean) - F* <= 2 (L + lambda R)^2/(lambda
+(T+2)) =: alpha for every data set, the mean lies within sqrt(2 alpha/lambda) of the minimiser, and
+computed points are at most change/lambda + 2 sqrt(2 alpha/lambda) apart. A slope taken at a margin
+that is off by m is a subgradient up to 2 L0 m, which adds to alpha, and so does a step that is off by
+e: 5 R e/(2 eta).
+
+**Rounding**, u = 2^-53, to first order and then doubled, which covers second order, underflow and
+radii exceeded by a rounding. A margin of d products errs by (d + 10) u R X2 at most, by Cauchy and
+Schwarz. A slope errs by curvature times that, and by 8u L0 of its own: an exponential within two
+units in the last place, a sum, a quotient; or a difference and a product, then clipped. Slopes times
+rows pass through `depth` additions, in l2 an error of depth u L0 X2. The step adds a few u of each
+term; the projection's norm errs by d u.
+"""
+
+from dataclasses import dataclass
+from math import ceil, expm1, hypot, inf, isfinite, log, log1p, sqrt
+
+from service.errors import PlanRefused
+from service.planning.assemble import assemble
+from service.planning.lattice import Target, calibrate_point
+from service.planning.losses import Problem
+from service.planning.plan import MinimiserSchedule, Moreau, Plan, Prediction, rounded
+from service.planning.spec import Facts, JobSpec
+
+GROUP = 256  # rows whose slopes times rows are summed by themselves
+_BLOCK_ENTRIES = 2**20
+U = 2.0**-53
+STEPS_MAX = 10**6
+STEPS_BY_DEFAULT = 2000
+_PASSES_BY_DEFAULT = 50
+RIDGE_MIN = 1e-9
+_SMALL, _LARGE = 1e-12, 1e12  # of radius and row norm: far from where floats end
+_BELOW_TWO = 2 * (1 - 2.0**-20)  # so that no rounding of eta breaks the contraction
+
+
+def block_rows(columns: int) -> int:
+    """Rows per block: a thread's work, and what must be in memory at once."""
+    return max(1, _BLOCK_ENTRIES // columns // GROUP) * GROUP
+
+
+def depth(rows: int, columns: int) -> int:
+    """How many roundings a record meets on its way into the mean gradient."""
+    block = block_rows(columns)
+    return min(rows, GROUP) + min(rows, block) // GROUP + rows // block + 8
+
+
+@dataclass(frozen=True)
+class Objective:
+    """F as the solvers need it: see above."""
+
+    rows: int
+    columns: int
+    lipschitz: float  # L
+    smoothness: float  # beta; unused by the subgradient method
+    strong: float  # lambda
+    radius: float  # R
+    change: float
+    error: float  # of a computed gradient of f at any w within R, in l2
+
+    def step_error(self, eta: float) -> float:
+        """Of one computed step of size eta, projection included."""
+        gradient = self.lipschitz + self.strong * self.radius
+        return eta * self.error + 2 * U * ((self.columns + 16) * self.radius + 8 * eta * gradient)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solver's run as planned, and its sensitivity in three parts."""
+
+    steps: int
+    step_size: float
+    exact: float  # of the minimiser, or of the run in exact arithmetic
+    slack: float  # for the distance from the minimiser
+    rounding: float
+    left: float  # the share of the start that is still in the result
+    reach: float = inf  # no computed point is further out, but for rounding
+
+
+def descent(o: Objective, steps: int | None, noise: float) -> Solution:
+    """By default until what is left of the start is a tenth of the expected noise."""
+    eta = _BELOW_TWO / (o.smoothness + 2 * o.strong)
+    rate = -log1p(-eta * o.strong)
+    wanted = ceil(min(STEPS_MAX, log(max(1.0, 10 * o.radius / noise)) / rate))
+    T = steps or min(STEPS_BY_DEFAULT, max(10, wanted))
+    gone = -expm1(-T * rate)
+    rounding = 2 * o.step_error(eta) / (eta * o.strong) * gone
+    reach = o.lipschitz / o.strong * gone
+    return Solution(T, eta, o.change / o.strong * gone, 0.0, rounding, 1 - gone, reach)
+
+
+def sgd(o: Objective, steps: int | None, noise: float) -> Solution:
+    """Step 1/(lambda n) where smoothness allows: larger ones forget faster than they see the rows."""
+    n = o.rows
+    eta = min(_BELOW_TWO / (o.smoothness + 2 * o.strong), 0.999 / (o.strong * n))
+    rate = -log1p(-eta * o.strong)
+    wanted = ceil(min(STEPS_MAX, log(max(1.0, 10 * o.radius / noise)) / (n * rate)))
+    K = steps or min(_PASSES_BY_DEFAULT, max(1, wanted))
+    gone = -expm1(-K * n * rate)
+    exact = 2 * eta * o.lipschitz * gone / -expm1(-n * rate)
+    rounding = 2 * o.step_error(eta) / (eta * o.strong) * gone
+    return Solution(K, eta, exact, 0.0, rounding, 1 - gone, o.lipschitz / o.strong * gone)
+
+
+def accelerated(o: Objective, steps: int | None) -> Solution:
+    """`o` must have the radius of the iterates, `accelerated_radius`. By default until the slack is a
+    hundredth of the exact part."""
+    B = max(o.smoothness + o.strong, o.strong * (1 + 2.0**-10)) * (1 + 2.0**-30)
+    rate = -log1p(-sqrt(o.strong / B)) / 2
+    far = sqrt(2.0) * o.lipschitz / o.strong
+    exact = o.change / o.strong
+    T = steps or ceil(log(max(3.0, 200 * far / exact)) / rate)
+    if T > STEPS_MAX:
+        raise PlanRefused(
+            f"the solver accelerated would need {T} steps here; raise the ridge, or use the solver "
+            "gradient-descent, whose sensitivity does not depend on how far it gets."
+        )
+    gradient = o.lipschitz + o.strong * o.radius
+    error = o.error + 2 * U * (16 * B * o.radius + 8 * gradient)
+    if error > o.lipschitz / 8:
+        raise _too_coarse()
+    left = expm1(-T * rate) + 1
+    return Solution(T, 1 / B, exact, 2 * far * left, 8 * error / o.strong, left)
+
+
+def accelerated_radius(lipschitz: float, strong: float) -> float:
+    return 3 * lipschitz / strong
+
+
+def subgradient(o: Objective, steps: int | None, margin_error: float) -> Solution:
+    """`o.error` is without the curvature's part, since what a margin's error does to a slope at a
+    corner is counted as `margin_error`, in the loss. By default until the slack is a tenth of the
+    exact part."""
+    G = o.lipschitz + o.strong * o.radius
+    exact = o.change / o.strong
+    T = steps or ceil(min(2.0**60, 1600 * (G / o.strong / exact) ** 2))
+    if T > STEPS_MAX:
+        raise PlanRefused(
+            f"the solver subgradient would need {T} steps on {o.rows} rows, and at most {STEPS_MAX} "
+            "are run; use the solver gradient-descent, which smooths the loss."
+        )
+    alpha = 2 * G**2 / (o.strong * (T + 2))
+    fixed = 2 * U * (o.columns + 16) * o.radius
+    off = 4 * margin_error + o.radius * (
+        2.5 * (o.error + 16 * U * G) + 1.25 * fixed * o.strong * (T + 2)
+    )
+    slack = 2 * sqrt(2 * alpha / o.strong)
+    whole = 2 * sqrt(2 * (alpha + off) / o.strong)
+    rounding = whole - slack + 16 * U * o.radius * T
+    return Solution(T, 2 / o.strong, exact, slack, rounding, 0.0)
+
+
+def margin_error(columns: int, radius: float, X2: float) -> float:
+    return (columns + 10) * U * radius * X2
+
+
+def mean_error(
+    rows: int, columns: int, radius: float, X2: float, curvature: float, L0: float
+) -> float:
+    """Of the computed mean of slope times row; `rows` = 1 for a single record's."""
+    slope = curvature * margin_error(columns, radius, X2) + 8 * U * L0
+    return 2 * X2 * (slope + depth(rows, columns) * U * L0)
+
+
+def noise_per_sensitivity(goal: Target, dimension: int) -> float:
+    """The root of the noise's expected squared norm, over the point's l2 sensitivity."""
+    if goal.delta > 0:
+        return sqrt(dimension / (2 * goal.rho))
+    return dimension / sqrt(goal.rho)  # 2 d times the square of sqrt(d)/epsilon
+
+
+def ridge_for(L: float, beta: float, W: float, per_record: float, k: float) -> float:
+    """For a convex f: the lambda whose bias lambda W^2/2 balances what the noise costs. Noise of norm
+    z = 2 k L per_record/lambda costs at most L z, or (beta/2) z^2 as its mean is zero."""
+    by_slope = 2 * L / W * sqrt(k * per_record)
+    by_curvature = 2 * (beta * (k * L * per_record / W) ** 2) ** (1 / 3)
+    return by_curvature if 0.75 * by_curvature < by_slope else by_slope  # bias and noise, over W^2
+
+
+def smoothed_to(L: float, noise: float) -> float:
+    """The beta of a Moreau envelope whose bias L^2/(2 beta) is a quarter of what noise of this norm
+    costs, L noise."""
+    return 2 * L / noise
+
+
+def reachable(strong: float, radius: float, noise: float, steps: int | None) -> float:
+    """The largest beta at which descent forgets its start within its steps."""
+    return 2 * strong * (steps or STEPS_BY_DEFAULT) / log(max(3.0, 10 * radius / noise))
+
+
+def require_scale(name: str, W: float, X2: float, ridge: float) -> None:
+    """That no quantity of the plan or the run comes near the ends of float64."""
+    if 0 < ridge < RIDGE_MIN:
+        raise PlanRefused(
+            f"{name} takes a ridge of at least {RIDGE_MIN}, or 0, which lets the theorem choose it."
+        )
+    if W < _SMALL:
+        raise PlanRefused(f"{name} needs a set of radius at least {_SMALL}.")
+    if not isfinite(W) and ridge == 0:
+        raise PlanRefused(
+            f"over all of R^d {name} needs strong convexity: set ridge (for example 0.01), or use "
+            "the set l2_ball."
+        )
+    if not _SMALL <= X2 <= _LARGE:
+        raise PlanRefused(
+            f"{name} needs rows whose norm bound is within [{_SMALL}, {_LARGE}]; rescale the columns."
+        )
+
+
+def require_lipschitz(name: str, p: Problem) -> None:
+    if not isfinite(p.lipschitz):
+        raise PlanRefused(
+            f"over all of R^d this loss's gradient has no bound, and {name} rests on one; "
+            "use the set l2_ball."
+        )
+
+
+def paper_sigma(goal: Target, dimension: int, sensitivity: float) -> float:
+    """LR-OP algorithm 1: the noise's standard deviation in one coordinate, at this sensitivity."""
+    epsilon = goal.epsilon
+    if goal.delta == 0:  # density exp(-epsilon ||z||/S): E ||z||^2 = d (d+1) (S/epsilon)^2
+        return sensitivity * sqrt(dimension + 1) / epsilon
+    root = sqrt(1 + 16 * goal.delta)
+    c = sqrt(max(0.0, log(2) - log(16 * goal.delta) + log(root + 1)))
+    return sensitivity * (c + sqrt(c**2 + epsilon)) / (sqrt(2) * epsilon)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a prediction adds up besides the noise, in units of the loss."""
+
+    theorem: str
+    paper_sensitivity: float
+    bias: float = 0.0  # of smoothing and of a lambda that nobody asked for
+
+
+def release_point(
+    spec: JobSpec,
+    facts: Facts,
+    goal: Target,
+    p: Problem,
+    *,
+    algorithm: str,
+    objective: Objective,
+    solver: str,
+    solution: Solution,
+    slope_bound: float,
+    smoothing: Moreau | None,
+    costs: Costs,
+    **more: object,
+) -> Plan:
+    """The Plan that runs `solution` and releases its point once; `more` goes into the schedule."""
+    o, d = objective, p.d
+    R = min(p.W, o.lipschitz / o.strong)  # accelerated iterates go further out, their end does not
+    if solution.rounding > R / 4:
+        raise _too_coarse()
+    last = 8 * U * (d + 16) * R  # the last projection
+    parts = solution.exact + solution.slack + solution.rounding + last
+    sensitivity = min(parts, 2 * R) * (1 + 2.0**-30)
+    reach = min(R, solution.reach) * (1 + 2.0**-20)
+    lattice = calibrate_point(goal, d, sensitivity, reach + solution.rounding)
+    step = lattice.step(sensitivity, d)
+    noise = sqrt(d * lattice.variance_of(step))
+    off = hypot(noise, R * solution.left)
+    risk = min(o.lipschitz * off, (o.smoothness + o.strong) / 2 * off**2) + costs.bias
+    return assemble(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=algorithm,
+        smoothing=smoothing,
+        schedule=MinimiserSchedule.model_validate(
+            {
+                "solver": solver,
+                "steps": solution.steps,
+                "step_size": solution.step_size,
+                "strong_convexity": o.strong,
+                "radius": R,
+                "slope_bound": slope_bound,
+                "sensitivity": sensitivity,
+                "exact_part": solution.exact,
+                "accuracy_part": solution.slack,
+                "rounding_part": solution.rounding + last,
+                "lattice_step": step,
+                **more,
+            }
+        ),
+        lattice=lattice,
+        release=lattice.release(),
+        prediction=Prediction(
+            theorem=costs.theorem,
+            excess_risk=rounded(risk),
+            noise_squared=rounded(noise**2),
+            paper_noise=rounded(paper_sigma(goal, d, costs.paper_sensitivity)),
+            our_noise=rounded(sqrt(lattice.variance_of(step))),
+        ),
+        gradients=solution.steps * p.n,
+    )
+
+
+def _too_coarse() -> PlanRefused:
+    return PlanRefused(
+        "rounding errors of float64 would exceed what the minimiser is worth here; raise the ridge, "
+        "or ask fewer steps."
+    )

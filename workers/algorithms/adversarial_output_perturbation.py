@@ -1,0 +1,63 @@
+"""Runs what service/planning/algorithms/adversarial_output_perturbation.py planned."""
+
+import numpy as np
+
+from service.planning.algorithms.adversarial_output_perturbation import ITERATIONS
+from service.planning.minimiser import block_rows
+from service.planning.plan import BoundedAdversary, MinimiserSchedule, PenalisedAdversary, Plan
+from workers.algorithms.output_perturbation import Floats, Gradient, descend, release
+from workers.data import Data, read_only
+from workers.kernels.losses import slope_of
+from workers.kernels.minimise import penalised_sum, robust_sum
+from workers.progress import Progress
+
+
+def run(plan: Plan, data: Data, progress: Progress) -> Floats:
+    schedule = plan.schedule
+    assert isinstance(schedule, MinimiserSchedule)
+    point = descend(robust_gradient(plan, schedule, data), plan.dimension, schedule, progress)
+    return release(plan, schedule, data, point)
+
+
+def robust_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Gradient:
+    n, unit = plan.facts.rows, plan.facts.feature_step or 0.0
+    loss, bound, adversary = slope_of(plan), schedule.slope_bound, schedule.adversary
+    size = block_rows(plan.facts.columns)
+
+    def bounded(w: Floats, hostile: BoundedAdversary) -> Floats:
+        """The data's part, and the norm's: its size times the mean slope along its gradient."""
+        weights, corner = read_only(w * unit), hostile.corner
+        if hostile.norm == "l2":
+            roots = np.sqrt(np.sum(w * w) + corner**2)
+        else:
+            roots = np.sqrt(w * w + corner**2)
+        shift = float(hostile.reach * np.sum(roots))
+        total = np.zeros(w.size + 1)
+        for part in data.blocks(
+            lambda x, y: robust_sum(x, y, weights, loss, bound, shift, corner), size
+        ):
+            total += part
+        mean = total / n
+        return np.asarray(mean[1:] * unit + (mean[0] * hostile.reach) * (w / roots))
+
+    def penalised(w: Floats, hostile: PenalisedAdversary) -> Floats:
+        """The data's part, and s^2 w/penalty: what the adversary's move adds to a row."""
+        weights, give = read_only(w * unit), float(np.sum(w * w)) / hostile.penalty
+        total = np.zeros(w.size + 1)
+        for part in data.blocks(
+            lambda x, y: penalised_sum(x, y, weights, loss, bound, give, ITERATIONS), size
+        ):
+            total += part
+        mean = total / n
+        return np.asarray(mean[1:] * unit + (mean[0] / hostile.penalty) * w)
+
+    def gradient(w: Floats) -> Floats:
+        match adversary:
+            case BoundedAdversary():
+                return bounded(w, adversary)
+            case PenalisedAdversary():
+                return penalised(w, adversary)
+            case None:
+                raise TypeError("a plan without an adversary")
+
+    return gradient

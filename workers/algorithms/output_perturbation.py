@@ -1,0 +1,109 @@
+"""Runs what service/planning/algorithms/output_perturbation.py planned."""
+
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.planning.minimiser import block_rows
+from service.planning.plan import MinimiserSchedule, Plan
+from workers.data import Data, read_only
+from workers.kernels.losses import slope_of
+from workers.kernels.minimise import gradient_sum, sgd_block
+from workers.progress import Progress
+
+Floats = NDArray[np.float64]
+Gradient = Callable[[Floats], Floats]  # of the data part
+
+
+def run(plan: Plan, data: Data, progress: Progress) -> Floats:
+    schedule = plan.schedule
+    assert isinstance(schedule, MinimiserSchedule)
+    gradient = mean_gradient(plan, schedule, data)
+    match schedule.solver:
+        case "gradient-descent":
+            point = descend(gradient, plan.dimension, schedule, progress)
+        case "accelerated":
+            point = _accelerate(gradient, plan.dimension, schedule, progress)
+        case "subgradient":
+            point = _average(gradient, plan.dimension, schedule, progress)
+        case "sgd":
+            point = _pass_by_row(plan, schedule, data, progress)
+    return release(plan, schedule, data, point)
+
+
+def release(plan: Plan, schedule: MinimiserSchedule, data: Data, point: Floats) -> Floats:
+    """The one noisy point, and back into the ball of the minimisers."""
+    noisy = data.noisy_point(point, schedule.lattice_step, 0, plan.facts.rows)
+    return into_ball(noisy, schedule.radius)
+
+
+def into_ball(w: Floats, radius: float) -> Floats:
+    norm = float(np.sqrt(np.sum(w * w)))  # numpy's own sum: the same bits on any number of threads
+    return w * (radius / norm) if norm > radius else w
+
+
+def mean_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Gradient:
+    n, unit = plan.facts.rows, plan.facts.feature_step or 0.0
+    loss, size = slope_of(plan), block_rows(plan.facts.columns)
+
+    def gradient(w: Floats) -> Floats:
+        weights = read_only(w * unit)
+        total = np.zeros(w.size)
+        for part in data.blocks(
+            lambda x, y: gradient_sum(x, y, weights, loss, schedule.slope_bound), size
+        ):
+            total += part
+        return total * (unit / n)
+
+    return gradient
+
+
+def descend(
+    gradient: Gradient, dimension: int, schedule: MinimiserSchedule, progress: Progress
+) -> Floats:
+    w = np.zeros(dimension)
+    for _ in range(schedule.steps):
+        step = schedule.step_size * (gradient(w) + schedule.strong_convexity * w)
+        w = into_ball(w - step, schedule.radius)
+        progress.step()
+    return w
+
+
+def _accelerate(
+    gradient: Gradient, dimension: int, schedule: MinimiserSchedule, progress: Progress
+) -> Floats:
+    theta = sqrt(schedule.strong_convexity * schedule.step_size)
+    momentum = (1 - theta) / (1 + theta)
+    w = y = np.zeros(dimension)
+    for _ in range(schedule.steps):
+        after = y - schedule.step_size * (gradient(y) + schedule.strong_convexity * y)
+        w, y = after, after + momentum * (after - w)
+        progress.step()
+    return into_ball(w, schedule.radius)
+
+
+def _average(
+    gradient: Gradient, dimension: int, schedule: MinimiserSchedule, progress: Progress
+) -> Floats:
+    w = mean = np.zeros(dimension)
+    for t in range(1, schedule.steps + 1):
+        step = schedule.step_size / (t + 1) * (gradient(w) + schedule.strong_convexity * w)
+        w = into_ball(w - step, schedule.radius)
+        mean = mean + (w - mean) * (2 / (t + 2))
+        progress.step()
+    return mean
+
+
+def _pass_by_row(plan: Plan, schedule: MinimiserSchedule, data: Data, progress: Progress) -> Floats:
+    w = np.zeros(plan.dimension)
+    loss, unit, size = slope_of(plan), plan.facts.feature_step or 0.0, block_rows(w.size)
+    arguments = schedule.slope_bound, schedule.step_size, schedule.strong_convexity, schedule.radius
+    for _ in range(schedule.steps):
+        for _ in data.blocks(
+            lambda x, y: sgd_block(w, x, y, unit, loss, *arguments), size, in_turn=True
+        ):
+            pass
+        progress.step()
+    return w

@@ -1,0 +1,35 @@
+"""Runs what service/planning/algorithms/tilted_output_perturbation.py planned."""
+
+import numpy as np
+
+from service.planning.minimiser import block_rows
+from service.planning.plan import MinimiserSchedule, Plan
+from workers.algorithms.output_perturbation import Floats, Gradient, descend, release
+from workers.data import Data, read_only
+from workers.kernels.losses import slope_of
+from workers.kernels.minimise import merge_tilted, tilted_sum
+from workers.progress import Progress
+
+
+def run(plan: Plan, data: Data, progress: Progress) -> Floats:
+    schedule = plan.schedule
+    assert isinstance(schedule, MinimiserSchedule)
+    point = descend(tilted_gradient(plan, schedule, data), plan.dimension, schedule, progress)
+    return release(plan, schedule, data, point)
+
+
+def tilted_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Gradient:
+    tilt, unit = schedule.tilt, plan.facts.feature_step or 0.0
+    loss, size = slope_of(plan), block_rows(plan.facts.columns)
+
+    def gradient(w: Floats) -> Floats:
+        weights = read_only(w * unit)
+        total = np.zeros(w.size + 2)
+        total[0] = -np.inf
+        for part in data.blocks(
+            lambda x, y: tilted_sum(x, y, weights, loss, schedule.slope_bound, tilt), size
+        ):
+            merge_tilted(total, part, tilt)
+        return np.asarray(total[2:] * (unit / total[1]))
+
+    return gradient
