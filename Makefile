@@ -4,7 +4,7 @@ PORT ?= 8000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-adult bench-million openapi
+.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-utility bench-adult bench-million noise openapi
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -35,6 +35,12 @@ bench-adult: ## accuracy on UCI Adult against other libraries; make bench-adult 
 
 bench-million: ## every algorithm through HTTP on a million rows by a hundred columns
 	@python3 tools/dev.py bench million $(ARGS)
+
+noise: ## write docs/noise.md: calibrated noise beside the papers'
+	@python3 tools/dev.py run -- python -m tools.noise $(ARGS)
+
+bench-utility: ## excess risk against n, beside the theorems
+	@python3 tools/dev.py run -- python -m benchmarks.utility $(ARGS)
 
 openapi: ## write the OpenAPI document
 	@python3 tools/dev.py run -- python -m tools.openapi $(ARGS)

@@ -2,8 +2,8 @@
 
     make bench-million
 
-Prints how long the upload took (received, encoded, shuffled, stored) and, for each algorithm at its
-default parameters, the time from POST to the finished job.
+Prints how long the upload took (received, encoded, shuffled, stored) and, for the example job of
+each algorithm, the time from POST to the finished job.
 """
 
 import argparse
@@ -35,8 +35,8 @@ def main():
             owner.upload(dataset, path)
             print(f"{engine}: upload of {rows:,} x {columns}: {time.perf_counter() - start:.1f} s")
             owner.set_budget(dataset, 2.0, 1e-6)
-            for algorithm in CATALOG:
-                spec = job(dataset, 0.5, algorithm, ridge=0.01, parameters={})
+            for algorithm, entry in CATALOG.items():
+                spec = job(dataset, 0.1, algorithm, **{"parameters": {}, **entry.example})
                 start = time.perf_counter()
                 done = owner.wait(owner.submit(spec)["id"])
                 seconds, steps = time.perf_counter() - start, done["progress"]["steps_total"]

@@ -4,7 +4,6 @@ paper prints, at the same privacy; `--check` only says whether the file is curre
 import sys
 from math import ceil, sqrt
 from pathlib import Path
-from typing import Any
 
 from service.planning.catalog import CATALOG, plan
 from service.planning.price import AccountTerms
@@ -12,24 +11,6 @@ from service.planning.spec import Facts, JobSpec
 
 PATH = Path(__file__).resolve().parent.parent / "docs" / "noise.md"
 ROWS, COLUMNS, EPSILON, DELTA = 100_000, 100, 1.0, 1e-6
-
-# What a job needs besides dataset, algorithm and privacy: one line per algorithm.
-JOBS: dict[str, dict[str, Any]] = {
-    "clipped-sgd": {"loss": "logistic", "ridge": 0.01},
-    "frank-wolfe": {"loss": "logistic", "set": {"kind": "l1_ball", "radius": 10}},
-    "output-perturbation": {"loss": "logistic", "ridge": 0.01},
-    "tilted-output-perturbation": {
-        "loss": "logistic",
-        "ridge": 0.1,
-        "set": {"radius": 1.0},
-        "parameters": {"tilt": 1.0},
-    },
-    "adversarial-output-perturbation": {
-        "loss": "logistic",
-        "ridge": 0.01,
-        "parameters": {"perturbation": 0.1},
-    },
-}
 
 
 def rows() -> list[tuple[str, str, float, float, float]]:
@@ -48,7 +29,7 @@ def rows() -> list[tuple[str, str, float, float, float]]:
                 account=AccountTerms.for_ceiling(EPSILON, delta),
             )
             job = {"dataset": "d", "algorithm": name, "privacy": {"epsilon": EPSILON}}
-            spec = JobSpec.model_validate({**job, "loss": "logistic", **JOBS.get(name, {})})
+            spec = JobSpec.model_validate({**job, **algorithm.example})
             p = plan(spec, facts).prediction
             where = f"{algorithm.paper.split(':')[0]}, algorithm {algorithm.algorithm}"
             found.append((name, where, delta, p.our_noise, p.paper_noise))
@@ -59,7 +40,7 @@ def document() -> str:
     lines = [
         "# Calibrated noise beside the papers'",
         "",
-        "Written by `make noise`. For one reference job of each algorithm: logistic loss, "
+        "Written by `make noise`, for the example job of each algorithm (`epsilond algorithms`): "
         f"{ROWS:,} rows by {COLUMNS} columns of norm at most 1, epsilon {EPSILON:g}. The noise is the "
         "standard deviation of one release, in the units of what is released (for a selection, of the "
         "Gumbel noise that it amounts to); the paper's is its printed formula at the "

@@ -37,6 +37,7 @@ class Algorithm:
     cost: str
     parameters: type[BaseModel]
     plan: Callable[[JobSpec, Facts, Any], Plan]
+    example: dict[str, Any]  # the rest of a job that it takes, for a binary label
 
     def card(self) -> dict[str, Any]:
         return {
@@ -50,6 +51,7 @@ class Algorithm:
             "needs": list(self.needs),
             "cost": self.cost,
             "parameters": self.parameters.model_json_schema(),
+            "example": self.example,
         }
 
 
@@ -80,6 +82,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one noisy sum over a random batch per step, amplified by sampling; costs add",
             parameters=accelerated_sgd.Parameters,
             plan=accelerated_sgd.plan,
+            example={"loss": "hinge"},
         ),
         Algorithm(
             name=localized_accelerated_sgd.NAME,
@@ -92,6 +95,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one phase of accelerated-sgd: phases read disjoint rows",
             parameters=localized_accelerated_sgd.Parameters,
             plan=localized_accelerated_sgd.plan,
+            example={"loss": "hinge"},
         ),
         Algorithm(
             name=clipped_sgd.NAME,
@@ -104,6 +108,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one noisy sum on disjoint batches: the price of a single release",
             parameters=clipped_sgd.Parameters,
             plan=clipped_sgd.plan,
+            example={"loss": "logistic", "ridge": 0.01},
         ),
         Algorithm(
             name=frank_wolfe.NAME,
@@ -116,6 +121,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one choice of a vertex over all rows per step; costs add",
             parameters=frank_wolfe.Parameters,
             plan=frank_wolfe.plan,
+            example={"loss": "logistic", "set": {"kind": "l1_ball", "radius": 10.0}},
         ),
         Algorithm(
             name=gradient_descent.NAME,
@@ -128,6 +134,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one noisy sum over all rows per step; costs add",
             parameters=gradient_descent.Parameters,
             plan=gradient_descent.plan,
+            example={"loss": "logistic"},
         ),
         Algorithm(
             name=output_perturbation.NAME,
@@ -140,6 +147,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one noisy point over all rows: the price of a single release",
             parameters=output_perturbation.Parameters,
             plan=output_perturbation.plan,
+            example={"loss": "logistic", "ridge": 0.01},
         ),
         Algorithm(
             name=phased_sgd.NAME,
@@ -152,6 +160,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one noisy point per phase on disjoint rows: the price of a single release",
             parameters=phased_sgd.Parameters,
             plan=phased_sgd.plan,
+            example={"loss": "hinge"},
         ),
         Algorithm(
             name=tilted_output_perturbation.NAME,
@@ -164,6 +173,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one noisy point over all rows: the price of a single release",
             parameters=tilted_output_perturbation.Parameters,
             plan=tilted_output_perturbation.plan,
+            example={"loss": "logistic", "ridge": 0.1, "set": {"kind": "l2_ball", "radius": 1.0}},
         ),
         Algorithm(
             name=adversarial_output_perturbation.NAME,
@@ -176,6 +186,7 @@ CATALOG: dict[str, Algorithm] = {
             cost="one noisy point over all rows: the price of a single release",
             parameters=adversarial_output_perturbation.Parameters,
             plan=adversarial_output_perturbation.plan,
+            example={"loss": "logistic", "ridge": 0.01},
         ),
     )
 }

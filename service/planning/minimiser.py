@@ -208,7 +208,8 @@ def ridge_for(L: float, beta: float, W: float, per_record: float, k: float) -> f
     z = 2 k L per_record/lambda costs at most L z, or (beta/2) z^2 as its mean is zero."""
     by_slope = 2 * L / W * sqrt(k * per_record)
     by_curvature = 2 * (beta * (k * L * per_record / W) ** 2) ** (1 / 3)
-    return by_curvature if 0.75 * by_curvature < by_slope else by_slope  # bias and noise, over W^2
+    # what bias and noise cost together, over W^2
+    return rounded(by_curvature if 0.75 * by_curvature < by_slope else by_slope)
 
 
 def smoothed_to(L: float, noise: float) -> float:
@@ -290,7 +291,7 @@ def release_point(
         raise _too_coarse()
     last = 8 * U * (d + 16) * R  # the last projection
     parts = solution.exact + solution.slack + solution.rounding + last
-    sensitivity = min(parts, 2 * R) * (1 + 2.0**-30)
+    sensitivity = rounded(min(parts, 2 * R)) * (1 + 2.0**-16)  # six digits err by less than that
     reach = min(R, solution.reach) * (1 + 2.0**-20)
     lattice = calibrate_point(goal, d, sensitivity, reach + solution.rounding)
     step = lattice.step(sensitivity, d)
@@ -313,9 +314,9 @@ def release_point(
                 "radius": R,
                 "slope_bound": slope_bound,
                 "sensitivity": sensitivity,
-                "exact_part": solution.exact,
-                "accuracy_part": solution.slack,
-                "rounding_part": solution.rounding + last,
+                "exact_part": rounded(solution.exact),
+                "accuracy_part": rounded(solution.slack),
+                "rounding_part": rounded(solution.rounding + last),
                 "lattice_step": step,
                 **more,
             }

@@ -26,7 +26,7 @@ GAUSSIAN = [
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
 ]
 LAPLACE = [
-    ("gradient-descent", "fixed", 0, clipped(2)),
+    ("gradient-descent", "fixed", 0, clipped(1)),
     ("gradient-descent", "float64", 4, clipped(1, "squared")),
     ("clipped-sgd", "fixed", 6, clipped(3)),
     ("accelerated-sgd", "fixed", 5, clipped(2, "hinge")),

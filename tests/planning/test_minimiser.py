@@ -106,12 +106,12 @@ def test_rounding_is_a_small_part_of_the_sensitivity_of_a_million_rows():
         made = plan(job, facts(rows=10**6, columns=100)).schedule
         assert 0 < made.rounding_part < 0.02 * made.exact_part
         parts = made.exact_part + made.accuracy_part + made.rounding_part
-        assert made.sensitivity == pytest.approx(parts, rel=1e-6)
+        assert parts <= made.sensitivity <= parts * (1 + 1e-4)
 
 
 def test_no_sensitivity_exceeds_the_balls_diameter():
     made = plan(spec(OP, ridge=0.01, set={"radius": 0.5}), facts(rows=2)).schedule
-    assert made.exact_part > 1 and made.sensitivity == pytest.approx(1.0)
+    assert made.exact_part > 1 and made.sensitivity == pytest.approx(1.0, rel=1e-4)
 
 
 # --- what the paper prints ---------------------------------------------------------------------------

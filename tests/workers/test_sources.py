@@ -1,9 +1,13 @@
 """What the sources may not contain: another generator, an import against the arrow, fast maths."""
 
 import ast
+import shutil
 from pathlib import Path
 
+import numba
 import pytest
+
+import workers
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(
@@ -125,3 +129,16 @@ def test_the_walk_reaches_every_room():
         "workers/samplers/__init__.py",
         "workers/kernels/gradients.py",
     } <= (set(FILES))
+
+
+def test_compiled_kernels_are_kept_under_a_name_that_any_change_of_source_changes(tmp_path):
+    """numba alone would not see a change in a file from which a kernel inlines."""
+    assert numba.config.CACHE_DIR.endswith(workers.sources_digest())
+    copy = tmp_path / "workers"
+    shutil.copytree(Path(workers.__file__).parent, copy, ignore=shutil.ignore_patterns("*.nb*"))
+    assert workers.sources_digest(copy) == workers.sources_digest()
+    for name in ("kernels/losses.py", "kernels/madd.py", "samplers/real.py"):
+        before = workers.sources_digest(copy)
+        with (copy / name).open("a") as file:
+            file.write("# changed")
+        assert workers.sources_digest(copy) != before

@@ -139,7 +139,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             excess_risk=rounded(error + smooth.bias(beta)),
             noise_squared=rounded(steps * d * lattice.variance),
             paper_noise=rounded(paper),
-            our_noise=rounded(lattice.noise_scale / batch),
+            our_noise=rounded(sqrt(lattice.variance) / batch),
         ),
         gradients=steps * batch,
     )

@@ -59,7 +59,13 @@ from service.planning.losses import (
     require_set,
 )
 from service.planning.minimiser import Costs, Objective, U
-from service.planning.plan import BoundedAdversary, Moreau, PenalisedAdversary, Plan
+from service.planning.plan import (
+    BoundedAdversary,
+    Moreau,
+    PenalisedAdversary,
+    Plan,
+    rounded,
+)
 from service.planning.spec import Facts, JobSpec
 
 NAME = "adversarial-output-perturbation"
@@ -175,11 +181,11 @@ def _bounded(
     smoothing, bias = None, 0.0
     if sharp:
         beta = min(minimiser.smoothed_to(L, noise), within)
-        smoothing, bias = Moreau(smoothness=beta / size**2), L0 * L0 * size**2 / (2 * beta)
+        smoothing, bias = Moreau(smoothness=rounded(beta / size**2)), L0 * L0 * size**2 / (2 * beta)
         curvature = shape.smoothed(smoothing.smoothness).curvature
     bend = L0 * (r + (X2**2 if even else 0.0))  # over the corner: its part of beta
     weight = L0 * (r * K**2 + (1 if even else 0))  # times the corner: its bias
-    corner = min(corner_max, max(L * noise / 4 / weight, bend / within))
+    corner = rounded(min(corner_max, max(L * noise / 4 / weight, bend / within)) * (1 - 1e-5))
     bias += weight * corner
 
     t_error = (d + 10) * U * (radius * X2 + r * (K * radius + K**2 * corner) + 1)

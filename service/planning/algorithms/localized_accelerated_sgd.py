@@ -156,7 +156,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             excess_risk=rounded(error),
             noise_squared=rounded(len(rows) * steps * d * lattice.variance),
             paper_noise=rounded(paper),
-            our_noise=rounded(lattice.noise_scale / rows[0][0]),
+            our_noise=rounded(sqrt(lattice.variance) / rows[0][0]),
         ),
         gradients=steps * sum(batch for batch, _ in rows),
     )

@@ -46,7 +46,7 @@ from service.planning.losses import (
     require_set,
 )
 from service.planning.minimiser import Costs, Objective, Solution
-from service.planning.plan import Moreau, Plan
+from service.planning.plan import Moreau, Plan, rounded
 from service.planning.spec import Facts, JobSpec
 
 NAME = "output-perturbation"
@@ -92,7 +92,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             beta = min(beta, minimiser.reachable(strong, radius, noise, steps))
         elif solver == "sgd":
             beta = min(beta, 2 * strong * n)
-        smoothing, bias = Moreau(smoothness=beta / X2**2), L**2 / (2 * beta)
+        smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), L**2 / (2 * beta)
         shape = shape.smoothed(smoothing.smoothness)
     if spec.ridge == 0:
         bias += strong * p.W**2 / 2

@@ -38,7 +38,7 @@ from service.planning.losses import (
     require_set,
 )
 from service.planning.minimiser import Costs, Objective, U
-from service.planning.plan import Moreau, Plan
+from service.planning.plan import Moreau, Plan, rounded
 from service.planning.spec import Facts, JobSpec
 
 NAME = "tilted-output-perturbation"
@@ -83,7 +83,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     if not p.is_smooth:
         beta = minimiser.smoothed_to(L, noise)
         beta = min(beta, minimiser.reachable(strong, radius, noise, steps))
-        smoothing, bias = Moreau(smoothness=beta / X2**2), L**2 / (2 * beta)
+        smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), L**2 / (2 * beta)
         shape = shape.smoothed(smoothing.smoothness)
     if spec.ridge == 0:
         bias += strong * p.W**2 / 2
