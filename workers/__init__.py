@@ -22,11 +22,11 @@ def sources_digest(folder: Path = _HERE) -> str:
 
 
 def _cache_root() -> Path:
-    if config.CACHE_DIR:
-        return Path(config.CACHE_DIR)
+    if config.CACHE_DIR:  # type: ignore[attr-defined]
+        return Path(config.CACHE_DIR)  # type: ignore[attr-defined]
     if os.access(_HERE, os.W_OK):
         return _HERE / "__pycache__"
     return Path.home() / ".cache" / "epsilond"
 
 
-config.CACHE_DIR = str(_cache_root() / f"kernels-{sources_digest()}")
+config.CACHE_DIR = str(_cache_root() / f"kernels-{sources_digest()}")  # type: ignore[attr-defined]

@@ -88,14 +88,17 @@ class Data:
         exact = self.exact_batch(weights, start + sample(stream, batch, stop - start))
         return self._released(exact, self._sums.step, range(start, stop))
 
-    def noisy_point(self, point: Floats, step: float, start: int, stop: int) -> Floats:
-        """A point computed from rows [start, stop), rounded to multiples of `step`, plus noise.
+    def noisy_point(self, point: Floats, sensitivity: float, start: int, stop: int) -> Floats:
+        """A point computed from rows [start, stop), which a replaced record moves by at most
+        `sensitivity` in l2, rounded to the lattice on which that was paid for, plus noise.
 
         The clip and the zero for a NaN keep the conversion to integers defined; a point that obeys
         its plan meets neither.
         """
-        if not isinstance(self._plan.lattice, PointLattice):
+        lattice = self._plan.lattice
+        if not isinstance(lattice, PointLattice):
             raise WrongDataError
+        step = lattice.step(sensitivity, self._plan.dimension)
         units = np.clip(np.nan_to_num(point / step), -POINT_UNITS_MAX, POINT_UNITS_MAX)
         return self._released(np.rint(units).astype(np.int64), step, range(start, stop))
 

@@ -28,7 +28,7 @@ from service.planning.price import fits_own_target, price_units
 from service.planning.releases import Gaussian, Pure, Release, Repeat, Subsample
 from service.planning.spec import Facts
 
-PASSES_MAX = 500  # gradients that a default schedule evaluates, per row
+PASSES_MAX = 512  # gradients that a default schedule evaluates, per row
 _AMPLIFIED_ORDER_MAX = 4096  # as in releases.py: beyond, sampling is not credited
 _ROUGHLY = 5  # binary digits with which schedules are compared
 _NEGLIGIBLE = 45.0  # e^-45 of a sum of floats is none of it

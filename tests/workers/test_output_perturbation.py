@@ -32,11 +32,11 @@ UNITS = 4095
 class Bare(Data):
     """Data that hands out the point as it is before noise."""
 
-    def noisy_point(self, point, step, start, stop):
-        assert step == self._plan.schedule.lattice_step
+    def noisy_point(self, point, sensitivity, start, stop):
+        assert sensitivity == self._plan.schedule.sensitivity
         assert (start, stop) == (0, self._plan.facts.rows)
         self.point = point
-        return super().noisy_point(point, step, start, stop)
+        return super().noisy_point(point, sensitivity, start, stop)
 
 
 def point_of(made: Plan, x, y, kind=Bare) -> np.ndarray:
@@ -322,7 +322,7 @@ def test_the_released_point_is_the_point_plus_the_noise_that_its_price_needs(noi
     draws = []
     for i in range(2000):
         data = Data(made, x, y, Randomness(i.to_bytes(32, "big"), made.digest()))
-        draws.append(data.noisy_point(point, schedule.lattice_step, 0, 10**4) - point)
+        draws.append(data.noisy_point(point, schedule.sensitivity, 0, 10**4) - point)
     spread = float(np.std(draws))
     units = made.price.units / 1e12
     epsilon = made.guarantee.epsilon

@@ -49,7 +49,7 @@ class Bare(Data):
         super().__init__(made, x, y, Randomness(KEY, made.digest()))
         self.means, self.rows, self.starts = [], [], starts
 
-    def noisy_point(self, point, step, start, stop):
+    def noisy_point(self, point, sensitivity, start, stop):
         self.means.append(point.copy())
         self.rows.append(range(start, stop))
         return self.starts[len(self.means) % len(self.starts)].copy()

@@ -35,7 +35,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
 
 def release(plan: Plan, schedule: MinimiserSchedule, data: Data, point: Floats) -> Floats:
     """The one noisy point, and back into the ball of the minimisers."""
-    noisy = data.noisy_point(point, schedule.lattice_step, 0, plan.facts.rows)
+    noisy = data.noisy_point(point, schedule.sensitivity, 0, plan.facts.rows)
     return into_ball(noisy, schedule.radius)
 
 

@@ -25,14 +25,20 @@ done by restarts: stages of T/2^(k-1), ..., T/4, T/2 steps, all with the same no
 of the budget is its share of the steps. A stage ends within sqrt(2 error/mu) of the minimiser, which
 is the D of the next. How many stages, at most four, the bound decides.
 
-A loss with a corner is averaged over a ball of radius r, which makes it smooth by beta = L sqrt(d)/r
-at a bias of at most L r; r = D d^(1/4)/T up to a constant balances them, and smaller ones suit
-restarts. For a linear model the average along a row is over one number and has a closed form, so
-nothing is sampled and it adds no variance. It is that of the row padded to norm X2 by one coordinate
-in which w is zero (dimension columns + 1): a restriction of the smooth average, so no less smooth.
-The geometric median is no such model: it takes its Moreau envelope, of bias L^2/(2 beta).
+A loss with a corner is averaged over a ball of radius r. For a linear model the average along a row
+is over one number and has a closed form, so nothing is sampled and it adds no variance. It is that
+of the row padded to norm X2 by one coordinate in which w is zero: a restriction of the smooth
+average, so no less smooth. A coordinate of a uniform point in the unit ball of dimension
+k = columns + 1 has density c (1 - b^2)^((k-1)/2), c = Gamma(k/2 + 1)/(sqrt(pi) Gamma((k+1)/2)), which
+is at most sqrt((k+1)/(2 pi)) since Gamma is log-convex; its positive part has mean c/(k+1). So where
+the slope jumps by J the average has beta = J X2 sqrt((k+1)/(2 pi))/r and a bias of at most
+J X2 r/sqrt(2 pi (k+1)). The bound pays for their product, (J X2)^2/(2 pi) in any dimension. The
+paper's L sqrt(d)/r and L r (hence r = D d^(1/4)/T) allow for corners in all directions at once, of
+product L^2 sqrt(d). beta = T J X2/(2 sqrt(pi) D) balances 2 beta D^2/T^2 against the bias, and larger
+ones suit restarts. The geometric median is no linear model: it takes its Moreau envelope, of bias
+L^2/(2 beta).
 
-T is a power of two up to 2^14, and a batch is n halved some times such that T B <= 500 n; by default
+T is a power of two up to 2^14, and a batch is n halved some times such that T B <= 512 n; by default
 those for which the bound is smallest, at the noise that is calibrated for them. Where B = n nothing is
 drawn.
 
@@ -50,7 +56,7 @@ Lemma 4.10's u ||w||^2 is 2u-strongly convex.
 """
 
 from dataclasses import dataclass
-from math import isfinite, log, sqrt
+from math import isfinite, log, pi, sqrt
 
 from pydantic import Field, PositiveInt
 
@@ -58,7 +64,7 @@ from service.errors import PlanRefused
 from service.planning.algorithms.gradient_descent import SETS, clip_bound
 from service.planning.assemble import assemble
 from service.planning.lattice import calibrate, target
-from service.planning.losses import Problem, problem, require_set
+from service.planning.losses import Problem, problem, require_set, scalar
 from service.planning.plan import (
     AcceleratedSgdSchedule,
     Ball,
@@ -164,17 +170,17 @@ class Smoother:
 
     beta: float | None  # of a loss that is smooth as it is
     price: float
-    lipschitz: float
-    dimension: int | None  # of the ball; None for a Moreau envelope
+    ball: float | None  # radius * beta, of the ball; None for a Moreau envelope
 
     @classmethod
     def of(cls, p: Problem, spec: JobSpec, facts: Facts) -> "Smoother":
         if p.is_smooth:
-            return cls(p.beta, 0.0, 0.0, None)
+            return cls(p.beta, 0.0, None)
         if spec.loss.kind == "geometric_median":
-            return cls(None, p.G**2 / 2, p.G, None)
-        dimension = facts.columns + 1
-        return cls(None, p.G**2 * sqrt(dimension), p.G, dimension)
+            return cls(None, p.G**2 / 2, None)
+        slope = scalar(spec.loss)
+        jump = p.X2 * (slope.high - slope.low if slope.shape == "residual" else 1.0)
+        return cls(None, jump**2 / (2 * pi), jump * sqrt((facts.columns + 2) / (2 * pi)))
 
     def bias(self, beta: float) -> float:
         return self.price / beta
@@ -190,9 +196,9 @@ class Smoother:
     def smoothing(self, beta: float) -> Smoothing | None:
         if self.beta is not None:
             return None
-        if self.dimension is None:
+        if self.ball is None:
             return Moreau(smoothness=beta)
-        return Ball(radius=self.lipschitz * sqrt(self.dimension) / beta)
+        return Ball(radius=self.ball / beta)
 
 
 def staged(

@@ -15,7 +15,7 @@ bounding gradients,
 
 E_0 = D^2, and E_i = 2/mu_i times the bound of accelerated-sgd plus the bias of the smoothing, for a
 start within min(2 D, (G + ridge D)/mu_i). T, the batches' share of their phase (1/2^j), p_1 and the
-smoothness are those for which this is smallest, within 500 passes. k = 1 + log4 sqrt(d/rho), as rows
+smoothness are those for which this is smallest, within 512 passes. k = 1 + log4 sqrt(d/rho), as rows
 allow: then the last term is below the others.
 
 **Formal guarantee.** Neighbours replace one record. Phase i releases T times the noisy sum over a
