@@ -47,7 +47,7 @@ LastEventId = Annotated[
     responses={200: {"description": "Server-sent events.", "content": _STREAM}},
 )
 async def stream_everything(ctx: Ctx, me: Me, last_event_id: LastEventId = None) -> Response:
-    """All jobs that the caller may see (`job`, `progress`) and the entries of the budgets that they see
+    """All jobs that the caller may see (`job`, `progress`) and the entries of their budgets
     (`budget`), from now on or after Last-Event-ID. `reset` says that the feed no longer knows all that
     was missed: read what you show again."""
     feed = ctx.feed

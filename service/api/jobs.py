@@ -99,8 +99,8 @@ async def get_job(
         str | None, Header(description="With wait: changed from this ETag; default: from now.")
     ] = None,
 ) -> Response:
-    """The job as it is. With `Prefer: wait=N`, as it is once it differs from If-None-Match (without it:
-    from what it was when asked), at the latest after N seconds; at once if it has ended."""
+    """The job as it is. With `Prefer: wait=N`, as it is once it differs from If-None-Match (without
+    it: from what it was when asked), at the latest after N seconds; at once if it has ended."""
 
     def read() -> tuple[bytes, bool]:
         with ctx.db.read() as connection:

@@ -10,6 +10,7 @@ from service.audit.verify import verify_chain
 from service.client import ApiError
 from service.ledger.check import check_ledger
 from service.planning.conversion import budget_units
+from tests.api.test_attacks import at_once
 from tests.harness import job, numbers, numeric_schema, until
 
 
@@ -114,6 +115,42 @@ def test_a_budget_shows_the_callers_share_and_what_adding_up_would_read(service)
     assert not quote["fits"] and "your share" in quote["refusal"]
     assert quote["largest_epsilon"] < 0.39
     assert owner.quote(job(dataset, 0.39))["fits"]
+
+
+def test_of_many_submissions_at_once_only_those_within_the_share_are_admitted(service):
+    owner, analyst, dataset = capped(service, cap=2.0)
+    price = analyst.quote(job(dataset, 0.1))["plan"]["price"]["units"]
+    owner.grant(dataset, analyst.id, epsilon_cap=0.25)
+    fit = analyst.budget(dataset)["share"]["units_cap"] // price
+    outcomes = at_once(12, lambda: analyst.submit(job(dataset, 0.1))["state"])
+    assert outcomes.count("queued") == fit < 12
+    refusals = {o.code for o in outcomes if isinstance(o, ApiError)}
+    assert refusals == {"analyst_cap_exceeded"}
+
+
+def test_nothing_is_admitted_after_a_freeze_or_a_revocation_has_answered(service):
+    for stop in ("freeze", "revoke"):
+        owner, analyst, dataset = capped(service, cap=2.0)
+        answered = []
+
+        def act(owner=owner, dataset=dataset, analyst=analyst, stop=stop, answered=answered):
+            if not answered:
+                answered.append(1)
+                if stop == "freeze":
+                    owner.freeze(dataset, "now")
+                else:
+                    owner.revoke_grant(dataset, analyst.id)
+                return len(owner.jobs(dataset))
+            return analyst.submit(job(dataset, 0.01))["id"]
+
+        outcomes = at_once(8, act)
+        counted = next(o for o in outcomes if isinstance(o, int))
+        assert len(owner.jobs(dataset)) == counted
+        assert {o.code for o in outcomes if isinstance(o, ApiError)} <= {
+            "budget_frozen",
+            "not_found",
+            "forbidden",
+        }
 
 
 def test_the_ledger_is_filtered_and_exported(service):
