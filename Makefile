@@ -4,7 +4,7 @@ PORT ?= 8000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-million openapi
+.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-million bench-polling openapi
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -32,6 +32,9 @@ bench-kernels: ## kernels and samplers against memory, Opacus, scikit-learn and 
 
 bench-million: ## every algorithm through HTTP on a million rows by a hundred columns
 	@python3 tools/dev.py bench million $(ARGS)
+
+bench-polling: ## what 100 open clients cost the API
+	@python3 tools/dev.py bench polling $(ARGS)
 
 openapi: ## write the OpenAPI document
 	@python3 tools/dev.py run -- python -m tools.openapi $(ARGS)

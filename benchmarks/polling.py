@@ -78,7 +78,7 @@ def bench(engine, clients, seconds):
         scene = service.scene(rows=200_000)
         scene.analyst.wait(scene.analyst.submit(job(scene.dataset))["id"])
         idle = share(service, seconds)
-        print(f"{engine:10}{'no client':34}{idle:7.2f} %")
+        print(f"{engine:10}{'no client':38}{idle:7.2f} %")
         long = job(scene.dataset, parameters={"steps": 500_000})
         for what, client, busy in (
             ("event streams", listen, False),
@@ -95,7 +95,7 @@ def bench(engine, clients, seconds):
             taken, said = measure(service, scene, clients, client, path, seconds)
             per_second = (said["events"] + said["answers"]) / seconds
             label = f"{clients} {what}"
-            print(f"{engine:10}{label:34}{taken:7.2f} %   {per_second:6.1f} messages/s")
+            print(f"{engine:10}{label:38}{taken:7.2f} %   {per_second:6.1f} messages/s")
             for open_job in scene.analyst.jobs():
                 if open_job["state"] in ("queued", "running"):
                     scene.analyst.cancel(open_job["id"])

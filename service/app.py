@@ -34,7 +34,8 @@ from service.jobs.reap import Loop
 
 DESCRIPTION = """Privacy-budgeted optimization. Owners upload datasets and fix a privacy budget for
 each; analysts fit models under differential privacy; a ledger makes sure that no budget is overspent.
-Errors are application/problem+json with a `code` from a closed list."""
+Errors are application/problem+json with a `code` from a closed list. Every JSON answer to a GET has an
+ETag, and If-None-Match with it is answered 304 while nothing has changed."""
 
 
 def create_app(settings: Settings) -> FastAPI:

@@ -53,9 +53,13 @@ def place(db: Database) -> None:
         )
 
 
-def any_unplaced(connection: Connection) -> bool:
-    query = select(changes.c.id).where(changes.c.position.is_(None)).limit(1)
-    return connection.execute(query).first() is not None
+def news(connection: Connection, position: int | None) -> list[Row[Any]]:
+    """Rows after a position, in order, and rows that have none yet: both in one question, since the
+    common answer is none. Without a position, only the latter."""
+    unplaced = changes.c.position.is_(None)
+    wanted = unplaced if position is None else or_(unplaced, changes.c.position > position)
+    query = select(changes).where(wanted).order_by(changes.c.position).limit(_BATCH)
+    return list(connection.execute(query))
 
 
 def bounds(connection: Connection) -> tuple[int, int]:

@@ -21,10 +21,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from sqlalchemy import Connection, Row, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from service.api.auth import Caller, living
-from service.changes import any_unplaced, bounds, changes_after, place
+from service.changes import bounds, changes_after, news, place
 from service.db import Database, iso
 from service.errors import InvalidRequest, Unavailable
 from service.jobs.record import ENDED
@@ -185,7 +184,7 @@ class Feed:
             try:
                 look = await to_thread.run_sync(self._look, ask, limiter=self._thread)
                 self._deliver(look, credentials)
-            except SQLAlchemyError as error:
+            except Exception as error:  # whatever it was, those who listen wait for the next look
                 log.warning("the feed will look again: %s", type(error).__name__)
             if not self._listeners:
                 self._wanted.clear()
@@ -203,21 +202,20 @@ class Feed:
 
     def _look(self, credentials: set[str] | None) -> _Look:
         position, events = self._position, list[Event]()
-        with self._db.read() as connection:
-            unplaced = any_unplaced(connection)
-        while unplaced:
-            place(self._db)
+        while True:
             with self._db.read() as connection:
-                unplaced = any_unplaced(connection)
-        with self._db.read() as connection:
-            if position is None:
-                position = bounds(connection)[1]
-            while batch := changes_after(connection, position):
-                events += _events(connection, batch)
-                position = batch[-1].position
-            running = _progress(connection)
-            alive = None if credentials is None else living(connection, credentials)
-        return _Look(position, events, running, alive)
+                batch = news(connection, position)
+                if all(row.position is not None for row in batch):
+                    if position is None:
+                        position = bounds(connection)[1]
+                    if not batch:
+                        running = _progress(connection)
+                        alive = None if credentials is None else living(connection, credentials)
+                        return _Look(position, events, running, alive)
+                    events += _events(connection, batch)
+                    position = batch[-1].position
+                    continue
+            place(self._db)
 
     def _deliver(self, look: _Look, credentials: set[str]) -> None:
         news = list(look.events)

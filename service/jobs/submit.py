@@ -18,6 +18,7 @@ from service.db import Database, new_id, now_ms
 from service.errors import (
     AnalystCapExceeded,
     BudgetExceeded,
+    BudgetFrozen,
     BudgetNotSet,
     DatasetNotReady,
     IdempotencyConflict,
@@ -96,7 +97,7 @@ def submit(
                 idempotency_key=idempotency_key,
                 request=request,
             )
-    except (IntegrityError, BudgetExceeded, AnalystCapExceeded):
+    except (IntegrityError, BudgetExceeded, AnalystCapExceeded, BudgetFrozen):
         # the same key may have committed first, on another connection, and taken the room
         with db.read() as connection:
             if replay := _replay(connection, principal_id, idempotency_key, request):

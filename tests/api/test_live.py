@@ -214,6 +214,18 @@ def test_two_apis_on_one_database_tell_the_same_story(service):
         second.wait(20)
 
 
+def test_a_client_that_leaves_is_forgotten(service):
+    before = service.admin.operations()["streams"]
+    with httpx.stream(
+        "GET",
+        f"{service.url}/v1/events",
+        headers={"Authorization": f"Bearer {service.person('analyst').key}"},
+    ) as response:
+        assert next(response.iter_lines()).startswith("retry:")
+        assert service.admin.operations()["streams"] > before
+    until(lambda: service.admin.operations()["streams"] <= before, "its end")
+
+
 def answers(url):
     try:
         return httpx.get(url).status_code == 200

@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy import func, select, update
 
-from service.changes import any_unplaced, bounds, changes_after, forget_changes, note_change, place
+from service.changes import bounds, changes_after, forget_changes, news, note_change, place
 from service.tables import changes
 from tests.jobs.test_lifecycle import Office
 
@@ -23,7 +23,7 @@ def account_id(office):
 def read(office, after=0):
     place(office.db)
     with office.db.read() as connection:
-        assert not any_unplaced(connection)
+        assert news(connection, None) == []
         return changes_after(connection, after)
 
 
@@ -79,7 +79,7 @@ def test_many_who_place_at_once_agree(office):
     for thread in threads:
         thread.join()
     with office.db.read() as connection:
-        assert not any_unplaced(connection)
+        assert news(connection, None) == []
         ordered = connection.execute(select(changes).order_by(changes.c.position)).all()
     assert [row.position for row in ordered] == list(range(1, len(ordered) + 1))
     assert [row.id for row in ordered] == sorted(row.id for row in ordered)
