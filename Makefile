@@ -4,7 +4,7 @@ PORT ?= 8000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-utility bench-adult bench-million noise openapi
+.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-utility bench-adult bench-million bench-polling noise openapi
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -41,6 +41,9 @@ noise: ## write docs/noise.md: calibrated noise beside the papers'
 
 bench-utility: ## excess risk against n, beside the theorems
 	@python3 tools/dev.py run -- python -m benchmarks.utility $(ARGS)
+
+bench-polling: ## what 100 open clients cost the API
+	@python3 tools/dev.py bench polling $(ARGS)
 
 openapi: ## write the OpenAPI document
 	@python3 tools/dev.py run -- python -m tools.openapi $(ARGS)

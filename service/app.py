@@ -1,13 +1,27 @@
 """The application: routers, limits, problems, and the engine that runs while it serves."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 
 from service import __version__
-from service.api import audit, budgets, catalog, datasets, jobs, principals
+from service.api import (
+    audit,
+    budgets,
+    catalog,
+    datasets,
+    events,
+    jobs,
+    operations,
+    principals,
+    quotes,
+    sessions,
+)
+from service.api.conditional import Conditional
 from service.api.context import Context
+from service.api.feed import Feed
 from service.api.limits import Limits
 from service.api.problems import RESPONSES, ProblemShape, install
 from service.config import Settings
@@ -20,7 +34,8 @@ from service.jobs.reap import Loop
 
 DESCRIPTION = """Privacy-budgeted optimization. Owners upload datasets and fix a privacy budget for
 each; analysts fit models under differential privacy; a ledger makes sure that no budget is overspent.
-Errors are application/problem+json with a `code` from a closed list."""
+Errors are application/problem+json with a `code` from a closed list. Every JSON answer to a GET has an
+ETag, and If-None-Match with it is answered 304 while nothing has changed."""
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -30,15 +45,21 @@ def create_app(settings: Settings) -> FastAPI:
         workers = EmbeddedWorkers(settings) if settings.engine == "embedded" else None
         hint = workers.hint if workers is not None else celery_hint(settings)
         check_identity(db, settings)
-        app.state.context = Context(settings=settings, db=db, hint=hint)
+        feed = Feed(db, settings.keys, settings.streams_max)
+        app.state.context = Context(settings=settings, db=db, hint=hint, feed=feed)
         sweep_unused(db, settings)
-        loop = Loop(db, settings, hint)
+        loop = Loop(db, settings, hint, role="api")
         loop.start()
+        looking = asyncio.create_task(feed.run())
         if workers is not None:
             workers.start()
         try:
             yield
         finally:
+            feed.end()
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
             if workers is not None:
                 workers.stop()
             loop.stop()
@@ -54,6 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     install(app)
+    app.add_middleware(Conditional)
     app.add_middleware(
         Limits,
         body_bytes=settings.body_bytes_max,
@@ -62,10 +84,14 @@ def create_app(settings: Settings) -> FastAPI:
     for router in (
         datasets.router,
         budgets.router,
+        quotes.router,
         jobs.router,
+        events.router,
         catalog.router,
         audit.router,
         principals.router,
+        sessions.router,
+        operations.router,
     ):
         app.include_router(router, prefix="/v1")
     app.include_router(catalog.health)

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,7 +97,21 @@ def api(host: str = "127.0.0.1", port: int = 8000) -> None:
     _log_to_stderr()
     settings = Settings()
     settings.keys  # noqa: B018 - a missing or malformed secret fails here, not in the first request
-    uvicorn.run(create_app(settings), host=host, port=port, log_config=None, access_log=False)
+    application = create_app(settings)
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            """Open streams would keep a stopping server waiting: tell them first."""
+            if (context := getattr(application.state, "context", None)) is not None:
+                context.feed.stopping = True
+            super().handle_exit(sig, frame)
+
+    config = uvicorn.Config(application, host=host, port=port, log_config=None, access_log=False)
+    server = Server(config)
+    with suppress(KeyboardInterrupt):  # as uvicorn.run does; it has stopped by then
+        server.run()
+    if not server.started:
+        raise typer.Exit(3)
 
 
 @app.command()
@@ -299,6 +314,23 @@ def budget_set(
 @budget.command("show")
 def budget_show(dataset: str) -> None:
     _show(_client().budget(dataset))
+
+
+@budget.command("top-up")
+def budget_top_up(dataset: str, epsilon_cap: float, reason: str) -> None:
+    """Raise the cap, at most to the ceiling."""
+    _show(_client().top_up(dataset, epsilon_cap, reason))
+
+
+@budget.command("freeze")
+def budget_freeze(dataset: str, reason: str) -> None:
+    """Admit no more jobs."""
+    _show(_client().freeze(dataset, reason))
+
+
+@budget.command("unfreeze")
+def budget_unfreeze(dataset: str, reason: str) -> None:
+    _show(_client().unfreeze(dataset, reason))
 
 
 @ledger.command("list")

@@ -151,6 +151,18 @@ class Client:
     def budget(self, dataset: str) -> JSON:
         return self.request("GET", f"/v1/datasets/{dataset}/budget")
 
+    def top_up(self, dataset: str, epsilon_cap: float, reason: str) -> JSON:
+        body = {"epsilon_cap": epsilon_cap, "reason": reason}
+        return self.request("POST", f"/v1/datasets/{dataset}/budget/top-ups", json=body)
+
+    def freeze(self, dataset: str, reason: str) -> JSON:
+        body = {"reason": reason}
+        return self.request("POST", f"/v1/datasets/{dataset}/budget/freeze", json=body)
+
+    def unfreeze(self, dataset: str, reason: str) -> JSON:
+        body = {"reason": reason}
+        return self.request("POST", f"/v1/datasets/{dataset}/budget/unfreeze", json=body)
+
     def ledger(self, dataset: str) -> list[JSON]:
         return list(self.pages(f"/v1/datasets/{dataset}/ledger", cursor="seq"))
 
@@ -162,7 +174,7 @@ class Client:
         return self.request("PUT", f"/v1/datasets/{dataset}/grants/{principal}", json=body)
 
     def grants(self, dataset: str) -> list[JSON]:
-        return list(self.pages(f"/v1/datasets/{dataset}/grants"))
+        return list(self.pages(f"/v1/datasets/{dataset}/grants", cursor="principal"))
 
     def revoke_grant(self, dataset: str, principal: str) -> None:
         self.request("DELETE", f"/v1/datasets/{dataset}/grants/{principal}")
@@ -170,10 +182,18 @@ class Client:
     # jobs
 
     def algorithms(self) -> list[JSON]:
-        return list(self.pages("/v1/algorithms"))
+        return list(self.pages("/v1/algorithms", cursor="name"))
 
     def quote(self, spec: Mapping[str, Any]) -> JSON:
         return self.request("POST", "/v1/quotes", json=spec)
+
+    def compare(self, spec: Mapping[str, Any]) -> JSON:
+        """Every algorithm on one spec, best first."""
+        return self.request("POST", "/v1/quotes/comparison", json=spec)
+
+    def quote_for_noise(self, spec: Mapping[str, Any], noise: float) -> JSON:
+        """The quote at the smallest epsilon with at most this noise."""
+        return self.request("POST", "/v1/quotes/noise", json={**spec, "noise": noise})
 
     def submit(self, spec: Mapping[str, Any], idempotency_key: str | None = None) -> JSON:
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
@@ -197,6 +217,27 @@ class Client:
                 return view
             time.sleep(poll_seconds)
 
+    def stream(self, job: str | None = None, last_event_id: str | None = None) -> Iterator[JSON]:
+        """Events as they happen, of one job until it has ended or of all: dicts of event, id, data."""
+        path = "/v1/events" if job is None else f"/v1/jobs/{job}/events"
+        headers = {"Accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        with self._http.stream("GET", path, headers=headers) as response:
+            if not response.is_success:
+                response.read()
+                raise ApiError(response.json())
+            seen: JSON = {"id": last_event_id}
+            for line in response.iter_lines():
+                name, _, value = line.partition(": ")
+                if name in ("id", "event"):
+                    seen[name] = value
+                elif name == "data":
+                    seen["data"] = json.loads(value)
+                elif not line and "data" in seen:
+                    yield seen
+                    seen = {"id": seen["id"]}
+
     def cancel(self, job: str) -> JSON:
         return self.request("POST", f"/v1/jobs/{job}/cancel")
 
@@ -219,6 +260,14 @@ class Client:
 
     def public_key(self) -> str:
         return str(self.request("GET", "/v1/audit/public-key")["public_key"])
+
+    def verify(self, dataset: str, seq: int | None = None) -> JSON:
+        """What the service itself finds in its chain, or in one record."""
+        params = {} if seq is None else {"seq": seq}
+        return self.request("GET", f"/v1/datasets/{dataset}/audit/verification", params=params)
+
+    def operations(self) -> JSON:
+        return self.request("GET", "/v1/operations")
 
     def me(self) -> JSON:
         return self.request("GET", "/v1/me")

@@ -32,6 +32,17 @@ class Settings(BaseSettings):
         default=10**12, description="Plans that evaluate more per-record gradients are refused."
     )
 
+    session_seconds: PositiveFloat = Field(
+        default=8 * 3600.0,
+        description="A signed-in browser that is silent this long is signed out.",
+    )
+    session_seconds_max: PositiveFloat = Field(
+        default=7 * 24 * 3600.0, description="So is one that signed in this long ago."
+    )
+    streams_max: PositiveInt = Field(
+        default=1000, description="Event streams and waiting requests of one process."
+    )
+
     upload_bytes_max: PositiveInt = 20 * 2**30
     body_bytes_max: PositiveInt = 2**20
     rows_max: PositiveInt = 10**9

@@ -126,7 +126,7 @@ def migrate(url: str) -> None:
 def lock(connection: Connection, table: Table, id_: str) -> Row[Any]:
     """A row by id, locked until the transaction ends. FOR NO KEY UPDATE: inserting rows that refer
     to it does not wait for it. Transactions that lock several rows take them in the order principal,
-    lineage, job, dataset, account, so that none waits in a circle."""
+    lineage, job, dataset, grant, account, so that none waits in a circle."""
     query = select(table).where(table.c.id == id_).with_for_update(key_share=True)
     return connection.execute(query).one()
 

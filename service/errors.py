@@ -80,6 +80,18 @@ class AnalystCapExceeded(Problem):
     status, code, title = 409, "analyst_cap_exceeded", "The job does not fit your share"
 
 
+class BudgetFrozen(Problem):
+    status, code, title = 409, "budget_frozen", "The budget is frozen"
+
+
+class BudgetNotFrozen(Problem):
+    status, code, title = 409, "budget_not_frozen", "The budget is not frozen"
+
+
+class CeilingExceeded(Problem):
+    status, code, title = 409, "ceiling_exceeded", "A cap cannot pass the ceiling"
+
+
 class JobNotFinished(Problem):
     status, code, title = 409, "job_not_finished", "The job has not published a model"
 

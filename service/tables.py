@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -15,6 +16,8 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
+    text,
 )
 
 metadata = MetaData(
@@ -29,7 +32,7 @@ metadata = MetaData(
 
 ROLES = ("admin", "owner", "analyst", "auditor")
 JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled")
-ENTRY_KINDS = ("open", "reserve", "post", "void")
+ENTRY_KINDS = ("open", "reserve", "post", "void", "top_up", "freeze", "unfreeze")
 
 
 def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
@@ -55,6 +58,20 @@ api_keys = Table(
     Column("hash", String(64), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger),
+    Column("revoked_ms", BigInteger),
+)
+
+# A signed-in browser. It lasts while its key does, until `expires_ms` (moved on by use) and never past
+# `ends_ms`; only the hash of its token is here.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("key_id", ForeignKey("api_keys.id"), nullable=False, index=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+    Column("ends_ms", BigInteger, nullable=False),
     Column("revoked_ms", BigInteger),
 )
 
@@ -116,6 +133,7 @@ accounts = Table(
     Column("posted_units", BigInteger, nullable=False, default=0),
     Column("pending_units", BigInteger, nullable=False, default=0),
     Column("entries", BigInteger, nullable=False, default=0),
+    Column("frozen", Boolean, nullable=False, default=False, server_default=false()),
     Column("created_ms", BigInteger, nullable=False),
     CheckConstraint("posted_units >= 0 AND pending_units >= 0", name="not_negative"),
     CheckConstraint("posted_units + pending_units <= cap_units", name="within_cap"),
@@ -172,6 +190,7 @@ jobs = Table(
     Column("spec", Text, nullable=False),
     Column("plan", Text, nullable=False),
     Column("plan_digest", String(64), nullable=False),
+    Column("choice", Text),  # why `auto` took this algorithm, and the runners-up
     Column("metadata", Text, nullable=False),
     Column("wrapped_key", LargeBinary),
     Column("fence", BigInteger, nullable=False, default=0),
@@ -199,6 +218,27 @@ job_events = Table(
     Column("seq", Integer, primary_key=True),
     Column("type", String(40), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
+)
+
+# The feed behind event streams: one row per job event and per ledger entry. A row gets its position
+# after it was committed; see service/changes.py.
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("position", BigInteger, unique=True),
+    Column("job_id", ForeignKey("jobs.id")),
+    Column("account_id", ForeignKey("accounts.id")),
+    Column("number", BigInteger, nullable=False),
+    Column("type", String(40), nullable=False),
+    Column("created_ms", BigInteger, nullable=False, index=True),
+    CheckConstraint("(job_id IS NULL) <> (account_id IS NULL)", name="of_one_thing"),
+    Index(
+        "ix_changes_unplaced",
+        "id",
+        sqlite_where=text("position IS NULL"),
+        postgresql_where=text("position IS NULL"),
+    ),
 )
 
 models = Table(
@@ -229,4 +269,16 @@ idempotency = Table(
     Column("job_id", ForeignKey("jobs.id"), nullable=False),
     Column("response", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False, index=True),
+)
+
+# Every api and worker process, by the loop that it runs: who was here lately.
+processes = Table(
+    "processes",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("host", String(200), nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("seen_ms", BigInteger, nullable=False),
 )

@@ -1,8 +1,9 @@
 """Who is calling, and what they may see.
 
-A key is `eps_<prefix>_<secret>`: the prefix finds the row, the SHA-256 of the whole is compared in
-constant time. Secrets are 32 random bytes, so a plain hash suffices. Whatever a caller may not see
-answers 404, so that a foreign id is never confirmed.
+A caller sends a key with every request, or the cookie of a session that a key opened
+(service/api/sessions.py). A key is `eps_<prefix>_<secret>`: the prefix finds the row, the SHA-256 of
+the whole is compared in constant time. Secrets are 32 random bytes, so a plain hash suffices. Whatever
+a caller may not see answers 404, so that a foreign id is never confirmed.
 """
 
 import hashlib
@@ -11,16 +12,24 @@ import secrets
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from sqlalchemy import Connection, Row, insert, select
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, union_all, update
 
-from service.api.context import Ctx
+from service.api.context import Context, Ctx
 from service.db import new_id, now_ms
 from service.errors import Forbidden, NotFound, Unauthenticated
-from service.tables import api_keys, datasets, grants, jobs, principals
+from service.tables import api_keys, datasets, grants, jobs, principals, sessions
 
+COOKIE = "epsilond_session"
+CSRF_HEADER = "X-CSRF-Token"
+SAFE = ("GET", "HEAD", "OPTIONS")
 _bearer = HTTPBearer(auto_error=False, description="An API key: eps_...")
+_cookie = APIKeyCookie(
+    name=COOKIE,
+    auto_error=False,
+    description=f"A session from POST /v1/session; unsafe methods also need {CSRF_HEADER}.",
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,8 @@ class Caller:
     id: str
     name: str
     role: str
-    expires_ms: int | None
+    expires_ms: int | None  # of the key
+    credential: str  # the id of the key or session
 
     def need(self, *roles: str) -> None:
         if self.role not in roles:
@@ -36,24 +46,89 @@ class Caller:
 
 
 def _caller(
-    ctx: Ctx, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+    ctx: Ctx,
+    request: Request,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+    token: Annotated[str | None, Security(_cookie)],
 ) -> Caller:
-    if credentials is None:
-        raise Unauthenticated("send it as Authorization: Bearer eps_...")
-    parts = credentials.credentials.split("_")
+    if credentials is not None:
+        return caller_of_key(ctx, credentials.credentials)
+    if token is None:
+        raise Unauthenticated("send it as Authorization: Bearer eps_..., or POST /v1/session.")
+    me = _caller_of_session(ctx, token)
+    if request.method not in SAFE:
+        given = request.headers.get(CSRF_HEADER, "")
+        if not hmac.compare_digest(given.encode(), csrf_token(token).encode()):
+            raise Forbidden(f"with a session, send {CSRF_HEADER}; GET /v1/session says its value.")
+    return me
+
+
+def caller_of_key(ctx: Context, key: str) -> Caller:
+    parts = key.split("_")
     query = (
-        select(api_keys, principals.c.name, principals.c.role, now_ms().label("now"))
+        select(api_keys, principals.c.name, principals.c.role, _lives(api_keys).label("lives"))
         .join(principals, principals.c.id == api_keys.c.principal_id)
         .where(api_keys.c.prefix == (parts[1] if len(parts) == 3 else ""))
     )
     with ctx.db.read() as connection:
         row = connection.execute(query).first()
-    digest = key_hash(credentials.credentials)
-    if row is None or not hmac.compare_digest(row.hash, digest):
+    if row is None or not hmac.compare_digest(row.hash, key_hash(key)):
         raise Unauthenticated("the key is not known.")
-    if row.revoked_ms is not None or (row.expires_ms is not None and row.expires_ms <= row.now):
+    if not row.lives:
         raise Unauthenticated("the key has expired or was revoked.")
-    return Caller(id=row.principal_id, name=row.name, role=row.role, expires_ms=row.expires_ms)
+    return Caller(row.principal_id, row.name, row.role, row.expires_ms, credential=row.id)
+
+
+def _caller_of_session(ctx: Context, token: str) -> Caller:
+    """The owner of a session, which is prolonged once half of its time has passed unused."""
+    query = (
+        select(
+            sessions,
+            principals.c.id.label("principal_id"),
+            principals.c.name,
+            principals.c.role,
+            api_keys.c.expires_ms.label("key_expires_ms"),
+            (_lives(sessions) & _lives(api_keys)).label("lives"),
+            now_ms().label("now"),
+        )
+        .join(api_keys, api_keys.c.id == sessions.c.key_id)
+        .join(principals, principals.c.id == api_keys.c.principal_id)
+        .where(sessions.c.hash == key_hash(token))
+    )
+    with ctx.db.read() as connection:
+        row = connection.execute(query).first()
+    if row is None or not row.lives:
+        raise Unauthenticated("the session has ended; sign in again with POST /v1/session.")
+    idle_ms = int(ctx.settings.session_seconds * 1000)
+    later = min(row.now + idle_ms, row.ends_ms)
+    if row.expires_ms - row.now < idle_ms / 2 and later > row.expires_ms:
+        with ctx.db.write() as connection:
+            connection.execute(
+                update(sessions).where(sessions.c.id == row.id).values(expires_ms=later)
+            )
+    return Caller(row.principal_id, row.name, row.role, row.key_expires_ms, credential=row.id)
+
+
+def _lives(table: Any) -> ColumnElement[bool]:
+    """A key or a session that is neither revoked nor expired."""
+    unexpired = or_(table.c.expires_ms.is_(None), table.c.expires_ms > now_ms())
+    return and_(table.c.revoked_ms.is_(None), unexpired)
+
+
+def living(connection: Connection, credentials: set[str]) -> set[str]:
+    """Those of these keys and sessions that still open doors."""
+    keys = select(api_keys.c.id).where(api_keys.c.id.in_(credentials), _lives(api_keys))
+    signed_in = (
+        select(sessions.c.id)
+        .join(api_keys, api_keys.c.id == sessions.c.key_id)
+        .where(sessions.c.id.in_(credentials), _lives(sessions), _lives(api_keys))
+    )
+    return set(connection.execute(union_all(keys, signed_in)).scalars())
+
+
+def csrf_token(token: str) -> str:
+    """A function of the session's token that a page may hold; the cookie itself it cannot read."""
+    return hashlib.sha256(f"csrf {token}".encode()).hexdigest()
 
 
 Me = Annotated[Caller, Depends(_caller)]
@@ -111,10 +186,13 @@ def owned_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[An
     return row
 
 
-def usable_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[Any]:
-    """For jobs and quotes: the owner's own, or one that an analyst was granted."""
+def usable_dataset(
+    connection: Connection, me: Caller, dataset_id: str, hold: bool = False
+) -> Row[Any]:
+    """For jobs and quotes: the owner's own, or one that an analyst was granted. With `hold` the grant
+    stays until this transaction ends: whoever revokes it waits."""
     row = visible_dataset(connection, me, dataset_id)
-    if row.owner_id != me.id and not _granted(connection, me, row.id):
+    if row.owner_id != me.id and not _granted(connection, me, row.id, hold):
         raise Forbidden("jobs are for the dataset's owner and the analysts they granted it to.")
     return row
 
@@ -133,8 +211,10 @@ def visible_job(connection: Connection, me: Caller, job_id: str) -> Row[Any]:
     return row
 
 
-def _granted(connection: Connection, me: Caller, dataset_id: str) -> bool:
+def _granted(connection: Connection, me: Caller, dataset_id: str, hold: bool = False) -> bool:
     query = select(grants.c.dataset_id).where(
         grants.c.dataset_id == dataset_id, grants.c.principal_id == me.id
     )
+    if hold:
+        query = query.with_for_update(read=True, key_share=True)
     return connection.execute(query).first() is not None

@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.api.auth import Me
 from service.api.context import Ctx
-from service.api.pages import Page
+from service.api.pages import After, Limit, Page, after_name
 from service.api.shapes import AlgorithmShape, HealthShape
 from service.errors import Unavailable
 from service.planning.catalog import CATALOG
@@ -18,9 +18,11 @@ health = APIRouter(tags=["health"])
 
 
 @router.get("/algorithms", response_model=Page[AlgorithmShape])
-def list_algorithms(me: Me) -> Any:
-    data = [algorithm.card() for algorithm in CATALOG.values()]
-    return {"data": data, "has_more": False, "url": "/v1/algorithms"}
+def list_algorithms(me: Me, limit: Limit = 100, starting_after: After = None) -> Any:
+    """The catalog; the cursor is the name."""
+    cards = [algorithm.card() for algorithm in CATALOG.values()]
+    data, more = after_name(cards, "name", limit, starting_after)
+    return {"data": data, "has_more": more, "url": "/v1/algorithms"}
 
 
 @health.get("/healthz", response_model=HealthShape)

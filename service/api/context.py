@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
@@ -10,6 +10,9 @@ from fastapi import Depends, Request
 from service.config import Settings
 from service.db import Database
 from service.jobs.reap import Hint, HintError
+
+if TYPE_CHECKING:  # it knows callers, and they know the context
+    from service.api.feed import Feed
 
 log = logging.getLogger("epsilond.api")
 
@@ -19,8 +22,11 @@ class Context:
     settings: Settings
     db: Database
     hint: Hint
+    feed: "Feed"
     # encoding an upload takes a core for seconds: two at a time, whoever else is waiting
     ingestions: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
+    # so may planning one spec many times; other requests find threads all the same
+    planning: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
 
     def try_hint(self, job_id: str) -> None:
         """The job is safe in the database; a broker that is down only delays it."""

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
-from service.api.pages import After, Limit, Page, newest_first
+from service.api.pages import After, Limit, Page, after_name, newest_first
 from service.api.shapes import (
     DatasetRequest,
     DatasetShape,
@@ -24,7 +24,7 @@ from service.db import iso, lock, new_id, now_ms
 from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
 from service.ledger.accounts import find_account
 from service.ledger.reserve import set_share
-from service.planning.conversion import budget_units
+from service.planning.conversion import budget_units, epsilon_of_units
 from service.tables import datasets, grants, principals, shares
 
 router = APIRouter(tags=["datasets"])
@@ -147,13 +147,17 @@ def delete_data(ctx: Ctx, me: Me, dataset_id: str) -> Response:
 
 
 @router.get("/datasets/{dataset_id}/grants", response_model=Page[GrantShape])
-def list_grants(ctx: Ctx, me: Me, dataset_id: str) -> Any:
+def list_grants(
+    ctx: Ctx, me: Me, dataset_id: str, limit: Limit = 100, starting_after: After = None
+) -> Any:
+    """Whom the dataset was granted to, oldest first; the cursor is the principal."""
     with ctx.db.read() as connection:
         row = visible_dataset(connection, me, dataset_id)
         if row.owner_id != me.id:
             me.need("admin", "auditor")
-        data = _grants(connection, row)
-    return {"data": data, "has_more": False, "url": f"/v1/datasets/{dataset_id}/grants"}
+        granted = _grants(connection, row)
+    data, more = after_name(granted, "principal", limit, starting_after)
+    return {"data": data, "has_more": more, "url": f"/v1/datasets/{dataset_id}/grants"}
 
 
 @router.put("/datasets/{dataset_id}/grants/{principal_id}", response_model=GrantShape)
@@ -203,7 +207,7 @@ def revoke_grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str) -> Respon
 
 def _grants(connection: Connection, dataset: Row[Any]) -> list[dict[str, Any]]:
     account = find_account(connection, dataset.lineage_id)
-    account_id = None if account is None else account.id
+    account_id, delta = ("", 0.0) if account is None else (account.id, account.terms.delta)
     query = (
         select(
             grants,
@@ -226,6 +230,10 @@ def _grants(connection: Connection, dataset: Row[Any]) -> list[dict[str, Any]]:
             "name": row.name,
             "units_cap": row.cap_units,
             "units_committed": row.committed_units,
+            "epsilon_cap": None
+            if row.cap_units is None
+            else epsilon_of_units(row.cap_units, delta),
+            "epsilon_committed": epsilon_of_units(row.committed_units, delta),
             "created_at": iso(row.created_ms),
         }
         for row in connection.execute(query)

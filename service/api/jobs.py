@@ -1,50 +1,32 @@
-"""Quotes and jobs: ask the price, submit, watch, cancel, fetch the model and its audit record."""
+"""Jobs: submit, watch, cancel, fetch the model and its audit record."""
 
+import asyncio
 import json
+import re
 from typing import Annotated, Any, Literal
 
+from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Response
 from sqlalchemy import or_, select
 
 from service.api.audit import record_view
 from service.api.auth import Me, usable_dataset, visible_job
+from service.api.conditional import etag, matches
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
-from service.api.shapes import (
-    EventShape,
-    JobRequest,
-    JobShape,
-    ModelShape,
-    QuoteShape,
-    RecordShape,
-)
-from service.db import iso
-from service.errors import JobNotFinished
+from service.api.shapes import JobRequest, JobShape, ModelShape, RecordShape
+from service.errors import JobNotFinished, Unauthenticated
 from service.jobs.cancel import cancel
-from service.jobs.submit import plan_for, submit
+from service.jobs.record import ENDED
+from service.jobs.submit import submit
 from service.jobs.view import job_view
-from service.planning.price import largest_fitting_epsilon
-from service.planning.spec import JobSpec
-from service.tables import audit_records, datasets, job_events, jobs, models
+from service.planning.plan import canonical_json
+from service.tables import audit_records, datasets, jobs, models
 
 router = APIRouter(tags=["jobs"])
 
-
-@router.post("/quotes", response_model=QuoteShape)
-def quote(ctx: Ctx, me: Me, request: JobSpec) -> Any:
-    """The Plan and its price, for nothing: no reservation, no charge, no data read."""
-    with ctx.db.read() as connection:
-        usable_dataset(connection, me, request.dataset)
-        planned, account = plan_for(connection, ctx.settings, request)
-    return {
-        "fits": planned.price.units <= account.remaining_units,
-        "largest_epsilon": largest_fitting_epsilon(
-            account.remaining_units, planned.guarantee.delta, account.terms
-        ),
-        "plan": planned,
-        "plan_digest": planned.digest(),
-        "budget": account.balance(),
-    }
+WAIT_SECONDS_MAX = 60
+_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})")
 
 
 @router.post(
@@ -64,6 +46,7 @@ def submit_job(
         ctx.db,
         ctx.settings,
         authorise=lambda connection: usable_dataset(connection, me, request.dataset),
+        hold=lambda connection: usable_dataset(connection, me, request.dataset, hold=True),
         principal_id=me.id,
         spec=request.spec(),
         metadata=request.metadata,
@@ -105,9 +88,44 @@ def list_jobs(
 
 
 @router.get("/jobs/{job_id}", response_model=JobShape)
-def get_job(ctx: Ctx, me: Me, job_id: str) -> Any:
-    with ctx.db.read() as connection:
-        return job_view(visible_job(connection, me, job_id))
+async def get_job(
+    ctx: Ctx,
+    me: Me,
+    job_id: str,
+    prefer: Annotated[
+        str, Header(description="wait=N: answer once the job has changed, or after N <= 60 s.")
+    ] = "",
+    if_none_match: Annotated[
+        str | None, Header(description="With wait: changed from this ETag; default: from now.")
+    ] = None,
+) -> Response:
+    """The job as it is. With `Prefer: wait=N`, as it is once it differs from If-None-Match (without
+    it: from what it was when asked), at the latest after N seconds; at once if it has ended."""
+
+    def read() -> tuple[bytes, bool]:
+        with ctx.db.read() as connection:
+            row = visible_job(connection, me, job_id)
+        return canonical_json(job_view(row)).encode(), row.state in ENDED
+
+    body, ended = await to_thread.run_sync(read)
+    wanted = _WAIT.search(prefer)
+    seconds = min(int(wanted[1]), WAIT_SECONDS_MAX) if wanted else 0
+    headers = {"Preference-Applied": f"wait={seconds}"} if wanted else {}
+    seen = if_none_match or etag(body)
+    if seconds and not ended and matches(seen, etag(body)):
+        listener = await ctx.feed.join(me, job_id)
+        try:
+            async with asyncio.timeout(seconds):
+                body, ended = await to_thread.run_sync(read)
+                while not ended and matches(seen, etag(body)) and await listener.next(seconds):
+                    body, ended = await to_thread.run_sync(read)
+        except TimeoutError:
+            pass  # unchanged: said with a 304, or with the same again
+        finally:
+            ctx.feed.leave(listener)
+        if listener.revoked:
+            raise Unauthenticated("the key or session was revoked or has expired meanwhile.")
+    return Response(body, headers=headers, media_type="application/json")
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobShape)
@@ -118,17 +136,6 @@ def cancel_job(ctx: Ctx, me: Me, job_id: str) -> Any:
         me.need("owner", "analyst", "admin")
         cancel(connection, job_id)
         return job_view(visible_job(connection, me, job_id))
-
-
-@router.get("/jobs/{job_id}/events", response_model=Page[EventShape])
-def list_events(ctx: Ctx, me: Me, job_id: str) -> Any:
-    with ctx.db.read() as connection:
-        visible_job(connection, me, job_id)
-        rows = connection.execute(
-            select(job_events).where(job_events.c.job_id == job_id).order_by(job_events.c.seq)
-        ).all()
-    data = [{"id": r.seq, "type": r.type, "created_at": iso(r.created_ms)} for r in rows]
-    return {"data": data, "has_more": False, "url": f"/v1/jobs/{job_id}/events"}
 
 
 @router.get("/jobs/{job_id}/plan")

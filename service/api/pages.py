@@ -43,3 +43,16 @@ def by_number(
     """A page of numbered rows in order, after a number."""
     rows = list(connection.execute(query.where(number > after).order_by(number).limit(limit + 1)))
     return rows[:limit], len(rows) > limit
+
+
+def after_name(
+    data: list[dict[str, Any]], name: str, limit: int, after: str | None
+) -> tuple[list[dict[str, Any]], bool]:
+    """A page of a list that is short enough to be made whole; the cursor is a member's value."""
+    start = 0
+    if after is not None:
+        places = [place for place, item in enumerate(data) if item[name] == after]
+        if not places:
+            raise NotFound("starting_after names nothing in this list.")
+        start = places[0] + 1
+    return data[start : start + limit], len(data) > start + limit

@@ -46,6 +46,21 @@ class BudgetRequest(_In):
     )
 
 
+class SessionRequest(_In):
+    key: Annotated[str, StringConstraints(max_length=200)] = Field(description="An API key.")
+
+
+class TopUpRequest(_In):
+    epsilon_cap: float = Field(
+        gt=0, le=EPSILON_MAX, description="The new cap: above the old one, at most the ceiling."
+    )
+    reason: Name = Field(description="Why; it stays in the ledger.")
+
+
+class ReasonRequest(_In):
+    reason: Name = Field(description="Why; it stays in the ledger.")
+
+
 class GrantRequest(_In):
     epsilon_cap: float | None = Field(
         default=None, gt=0, le=EPSILON_MAX, description="The analyst's share of the budget."
@@ -94,6 +109,16 @@ class DatasetShape(DatasetSummary):
     features: list[str]
 
 
+class ShareShape(BaseModel):
+    """What the caller themself may commit, where the owner bounded it."""
+
+    epsilon_cap: float
+    epsilon_remaining: float
+    units_cap: int
+    units_committed: int
+    units_remaining: int
+
+
 class BudgetShape(BaseModel):
     object: Literal["budget"] = "budget"
     account: str
@@ -111,6 +136,12 @@ class BudgetShape(BaseModel):
     units_reserved: int
     units_remaining: int
     entries: int
+    frozen: bool
+    epsilon_summed: float = Field(
+        description="What adding up the epsilons of the charges would read; epsilon_spent is the "
+        "ledger's bound for them together."
+    )
+    share: ShareShape | None
 
 
 class GrantShape(BaseModel):
@@ -120,6 +151,8 @@ class GrantShape(BaseModel):
     name: str
     units_cap: int | None
     units_committed: int
+    epsilon_cap: float | None
+    epsilon_committed: float
     created_at: str
 
 
@@ -127,8 +160,9 @@ class EntryShape(BaseModel):
     object: Literal["entry"] = "entry"
     account: str
     seq: int
-    kind: Literal["open", "reserve", "post", "void"]
+    kind: Literal["open", "reserve", "post", "void", "top_up", "freeze", "unfreeze"]
     units: int
+    epsilon: float = Field(description="The units, read as an epsilon at the account's delta.")
     resolves: int | None
     principal: str | None
     dataset: str | None
@@ -137,10 +171,52 @@ class EntryShape(BaseModel):
     created_at: str
 
 
+class CandidateShape(BaseModel):
+    """One algorithm on one spec: what it predicts, or why it declines (then all else is null)."""
+
+    algorithm: str
+    title: str
+    refusal: str | None
+    excess_risk: float | None
+    noise: float | None = Field(description="Of one mean: the Plan's prediction.our_noise.")
+    gradients: int | None
+    steps: int | None
+    price_units: int | None
+    epsilon_alone: float | None
+
+
+class ChoiceShape(BaseModel):
+    """Why `auto` took this algorithm, and what else there was, best first."""
+
+    algorithm: str
+    reason: str
+    runners_up: list[CandidateShape]
+
+
+class ComparisonShape(BaseModel):
+    object: Literal["comparison"] = "comparison"
+    dataset: str
+    choice: ChoiceShape | None = Field(description="What `auto` would take; null: none can.")
+    data: list[CandidateShape] = Field(description="The whole catalog, best first.")
+
+
+class NoiseRequest(JobSpec):
+    """A spec and the noise wanted instead of its epsilon."""
+
+    noise: float = Field(gt=0, description="The most for one mean: prediction.our_noise.")
+
+    def spec(self) -> JobSpec:
+        return JobSpec.model_validate(self.model_dump(exclude={"noise"}))
+
+
 class QuoteShape(BaseModel):
     object: Literal["quote"] = "quote"
+    epsilon: float
     fits: bool
-    largest_epsilon: float
+    refusal: str | None = Field(description="Why a job like this would be refused now.")
+    largest_epsilon: float = Field(description="The largest that fits the budget and your share.")
+    jobs_that_fit: int = Field(description="How many jobs like this one still fit.")
+    choice: ChoiceShape | None = Field(description='With algorithm "auto": why this one.')
     plan: Plan
     plan_digest: str
     budget: BudgetShape
@@ -163,6 +239,7 @@ class JobShape(BaseModel):
     principal: str
     state: Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
     spec: JobSpec
+    choice: ChoiceShape | None = Field(description='Submitted with algorithm "auto": why this one.')
     plan_digest: str
     price_units: int
     progress: ProgressShape
@@ -208,6 +285,66 @@ class RecordShape(BaseModel):
     signature: str
 
 
+class HeadShape(BaseModel):
+    object: Literal["audit_head"] = "audit_head"
+    dataset: str
+    length: int
+    hash: str | None
+    public_key: str
+
+
+class VerificationShape(BaseModel):
+    object: Literal["verification"] = "verification"
+    dataset: str
+    seq: int | None = Field(description="The one record that was verified; null: all of them.")
+    records: int
+    head: str | None
+    verified: bool
+    findings: list[str]
+
+
+class LeaseShape(BaseModel):
+    """A job that a worker holds."""
+
+    job: str
+    dataset: str
+    state: Literal["running", "cancelling"]
+    attempt: int
+    progress: ProgressShape
+    seconds_since_start: int
+    seconds_left: int = Field(description="Of the lease; below 0 it is about to be taken back.")
+
+
+class FailureShape(BaseModel):
+    job: str
+    dataset: str
+    error: JobErrorShape | None
+    attempts: int
+    finished_at: str
+
+
+class ProcessShape(BaseModel):
+    id: str
+    role: Literal["api", "worker"]
+    host: str
+    pid: int
+    started_at: str
+    seconds_since_seen: int
+
+
+class OperationsShape(BaseModel):
+    object: Literal["operations"] = "operations"
+    engine: Literal["embedded", "celery"]
+    jobs: dict[str, int] = Field(description="How many are queued, running, cancelling.")
+    oldest_queued_seconds: int | None
+    overdue_hints: int = Field(description="Queued jobs whose next hint to a worker is due.")
+    ended_last_day: dict[str, int]
+    leases: list[LeaseShape] = Field(description="Oldest first, at most 100.")
+    failures: list[FailureShape] = Field(description="Newest first, at most 20.")
+    processes: list[ProcessShape] = Field(description="Seen within the last minute.")
+    streams: int = Field(description="Open event streams and waiting requests of this process.")
+
+
 class PublicKeyShape(BaseModel):
     object: Literal["public_key"] = "public_key"
     algorithm: Literal["ed25519"] = "ed25519"
@@ -243,6 +380,16 @@ class KeyShape(BaseModel):
     created_at: str
     expires_at: str | None
     revoked_at: str | None
+
+
+class SessionShape(BaseModel):
+    object: Literal["session"] = "session"
+    id: str
+    principal: PrincipalShape
+    csrf: str = Field(description="Send it as X-CSRF-Token with every POST, PUT and DELETE.")
+    created_at: str
+    expires_at: str = Field(description="Unless it is used before; at the latest at ends_at.")
+    ends_at: str
 
 
 class NewKeyShape(KeyShape):

@@ -70,8 +70,8 @@ def verify_chain(exported: Iterable[Any], public_key: str, head: str | None = No
     except ValueError:
         return ["the public key is not 64 hexadecimal digits"]
     findings: list[str] = []
-    records: list[Record] = []
-    previous, hashes = GENESIS, set()
+    last: Record | None = None
+    previous, hashes, published = GENESIS, set(), set[str]()
     for number, item in enumerate(exported, start=1):
         found = []
         try:
@@ -81,14 +81,30 @@ def verify_chain(exported: Iterable[Any], public_key: str, head: str | None = No
             continue
         if (record.seq, record.previous) != (number, previous):
             found.append("does not follow the record before it")
-        found += _check_alone(record) + _check_beside(record, records)
+        found += _check_alone(record) + _check_beside(record, last)
+        if record.job in published:
+            found.append("its job has published before")
         findings += [f"record {number}: {text}" for text in found]
-        records.append(record)
-        previous = digest
+        last, previous = record, digest
+        published.add(record.job)
         hashes.add(digest)
     if head is not None and head not in hashes:
         findings.append("the chain does not contain the head that you hold")
     return findings
+
+
+def verify_record(item: Any, before: Any | None, public_key: str) -> list[str]:
+    """Findings about one record and its link to the one before it (None: it is the first)."""
+    key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+    try:
+        record, _ = _read(key, item)
+        last, previous = (None, GENESIS) if before is None else _read(key, before)
+    except UnreadableError as error:
+        return [f"it, or the record before it: {error}"]
+    seq = 1 if last is None else last.seq + 1
+    follows = (record.seq, record.previous) == (seq, previous)
+    found = [] if follows else ["does not follow the record before it"]
+    return found + _check_alone(record) + _check_beside(record, last)
 
 
 def _read(key: Ed25519PublicKey, item: Any) -> tuple[Record, str]:
@@ -156,11 +172,11 @@ def _plans_again(plan: Plan) -> bool:
         return False
 
 
-def _check_beside(record: Record, earlier: list[Record]) -> list[str]:
-    """What must hold between a record and those before it."""
-    if not earlier:
-        return [] if record.account.posted_units >= record.charge.units else [_BELOW]
-    last, account = earlier[-1], record.account
+def _check_beside(record: Record, last: Record | None) -> list[str]:
+    """What must hold between a record and the one before it."""
+    account = record.account
+    if last is None:
+        return [] if account.posted_units >= record.charge.units else [_BELOW]
     fixed = (last.account.id, last.account.terms, last.account.epsilon, last.account.ceiling_units)
     checks = [
         (account.posted_units >= last.account.posted_units + record.charge.units, _BELOW),
@@ -172,7 +188,6 @@ def _check_beside(record: Record, earlier: list[Record]) -> list[str]:
             (record.dataset, record.data_commitment) == (last.dataset, last.data_commitment),
             "it is about other data than the record before",
         ),
-        (record.job not in {r.job for r in earlier}, "its job has published before"),
     ]
     return [text for holds, text in checks if not holds]
 

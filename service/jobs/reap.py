@@ -1,24 +1,30 @@
-"""The loop that every api and worker process runs: send due hints, take back stale leases.
+"""The loop that every api and worker process runs: send due hints, take back stale leases, say that
+the process is there.
 
 Any number of processes may run it at once (SKIP LOCKED; on SQLite one writer at a time).
 """
 
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Select, delete, select, update
+from sqlalchemy import Select, delete, insert, select, update
 
+from service.changes import forget_changes
 from service.config import Settings
-from service.db import Database, now_ms
+from service.db import Database, new_id, now_ms
 from service.jobs.record import end_job, move
-from service.tables import idempotency, jobs
+from service.tables import idempotency, jobs, processes, sessions
 
 log = logging.getLogger("epsilond.jobs")
 Hint = Callable[[str], None]
 _BATCH = 100
 _IDEMPOTENCY_KEPT_MS = 7 * 24 * 3600 * 1000
+PRESENT_MS = 60_000  # a process that was not seen for this long is gone
+_SEEN_EVERY_MS = 10_000
 
 
 class HintError(RuntimeError):
@@ -67,19 +73,24 @@ def reap(db: Database, settings: Settings) -> int:
     return reaped
 
 
-def forget_idempotency_keys(db: Database) -> None:
+def forget(db: Database) -> None:
+    """Delete what has served: old idempotency keys, ended sessions, old changes, gone processes."""
     with db.write() as connection:
         connection.execute(
             delete(idempotency).where(idempotency.c.created_ms < now_ms() - _IDEMPOTENCY_KEPT_MS)
         )
+        connection.execute(delete(sessions).where(sessions.c.expires_ms < now_ms()))
+        connection.execute(delete(processes).where(processes.c.seen_ms < now_ms() - PRESENT_MS))
+    forget_changes(db)
 
 
 class Loop(threading.Thread):
     """relay + reap every `loop_seconds`, through database and broker failures, until stopped."""
 
-    def __init__(self, db: Database, settings: Settings, hint: Hint) -> None:
+    def __init__(self, db: Database, settings: Settings, hint: Hint, role: str = "worker") -> None:
         super().__init__(name="epsilond-loop", daemon=True)
-        self._db, self._settings, self._hint = db, settings, hint
+        self._db, self._settings, self._hint, self._role = db, settings, hint, role
+        self._id = new_id("proc")
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -89,14 +100,41 @@ class Loop(threading.Thread):
                 reap(self._db, self._settings)
                 relay(self._db, self._settings, self._hint)
                 if rounds % 3600 == 0:
-                    forget_idempotency_keys(self._db)
+                    forget(self._db)
+                if rounds % self._seen_every == 0:
+                    self._sign()
             except Exception as error:
                 log.warning("the loop will try again: %s", type(error).__name__)
             rounds += 1
 
+    @property
+    def _seen_every(self) -> int:
+        return max(1, int(_SEEN_EVERY_MS / 1000 / self._settings.loop_seconds))
+
+    def _sign(self) -> None:
+        mine = processes.c.id == self._id
+        with self._db.write() as connection:
+            seen = connection.execute(update(processes).where(mine).values(seen_ms=now_ms()))
+            if seen.rowcount == 0:
+                connection.execute(
+                    insert(processes).values(
+                        id=self._id,
+                        role=self._role,
+                        host=socket.gethostname()[:200],
+                        pid=os.getpid(),
+                        started_ms=now_ms(),
+                        seen_ms=now_ms(),
+                    )
+                )
+
     def stop(self) -> None:
         self._stopped.set()
         self.join()
+        try:
+            with self._db.write() as connection:
+                connection.execute(delete(processes).where(processes.c.id == self._id))
+        except Exception as error:
+            log.warning("still listed as running: %s", type(error).__name__)
 
 
 def _look(db: Database, query: Select[Any]) -> list[str]:

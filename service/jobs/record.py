@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, update
 
+from service.changes import note_change
 from service.db import now_ms
 from service.ledger.reserve import post, void
 from service.tables import job_events, jobs
@@ -34,6 +35,7 @@ def note_event(connection: Connection, job: Row[Any]) -> None:
             job_id=job.id, seq=job.events, type=job.state, created_ms=now_ms()
         )
     )
+    note_change(connection, job_id=job.id, number=job.events, type=job.state)
 
 
 def end_job(connection: Connection, job: Row[Any], state: str, error: str | None = None) -> None:

@@ -18,17 +18,17 @@ from service.db import Database, new_id, now_ms
 from service.errors import (
     AnalystCapExceeded,
     BudgetExceeded,
+    BudgetFrozen,
     BudgetNotSet,
     DatasetNotReady,
     IdempotencyConflict,
-    PlanRefused,
 )
 from service.jobs.record import note_event
 from service.jobs.view import job_view
 from service.keys import NOISE_KEY_BYTES
 from service.ledger.accounts import Account, find_account
 from service.ledger.reserve import reserve
-from service.planning.catalog import plan
+from service.planning.choose import AUTO, Choice, choose, compare, plan_named
 from service.planning.plan import Plan, canonical_json, sha256
 from service.planning.spec import Facts, JobSpec
 from service.tables import datasets, idempotency, jobs
@@ -45,21 +45,22 @@ def facts_of(dataset: Any, account: Account) -> Facts:
     return Facts.model_validate({**json.loads(dataset.facts), "account": account.terms})
 
 
-def plan_for(connection: Connection, settings: Settings, spec: JobSpec) -> tuple[Plan, Account]:
-    """The Plan of a spec on a dataset that the caller may use, and the account that would pay."""
-    dataset = connection.execute(select(datasets).where(datasets.c.id == spec.dataset)).one()
+def facts_for(connection: Connection, dataset_id: str) -> tuple[Facts, Account]:
+    """The public facts of a dataset that can be used, and the account that would pay."""
+    dataset = connection.execute(select(datasets).where(datasets.c.id == dataset_id)).one()
     if dataset.state != "ready":
         raise DatasetNotReady("upload its data with PUT /v1/datasets/{id}/data first.")
     account = find_account(connection, dataset.lineage_id)
     if account is None:
         raise BudgetNotSet("its owner must first PUT /v1/datasets/{id}/budget.")
-    planned = plan(spec, facts_of(dataset, account))
-    if planned.gradients > settings.gradients_max:
-        raise PlanRefused(
-            f"the plan evaluates {planned.gradients} per-record gradients and this service allows "
-            f"{settings.gradients_max}; set parameters.steps lower."
-        )
-    return planned, account
+    return facts_of(dataset, account), account
+
+
+def plan_for(facts: Facts, settings: Settings, spec: JobSpec) -> tuple[Plan, Choice | None]:
+    """The Plan of a spec, and, where it left the algorithm to us, why it is this one."""
+    if spec.algorithm != AUTO:
+        return plan_named(spec, facts, settings.gradients_max), None
+    return choose(compare(spec, facts, settings.gradients_max))
 
 
 def submit(
@@ -67,6 +68,7 @@ def submit(
     settings: Settings,
     *,
     authorise: Callable[[Connection], object],
+    hold: Callable[[Connection], object] | None = None,
     principal_id: str,
     spec: JobSpec,
     metadata: dict[str, str],
@@ -77,10 +79,11 @@ def submit(
         authorise(connection)
         if replay := _replay(connection, principal_id, idempotency_key, request):
             return replay
-        planned, account = plan_for(connection, settings, spec)
+        facts, account = facts_for(connection, spec.dataset)
+    planned, choice = plan_for(facts, settings, spec)
     try:
         with db.write() as connection:
-            authorise(connection)  # again: a grant revoked in between ends here
+            (hold or authorise)(connection)  # again: a grant revoked in between ends here
             if replay := _replay(connection, principal_id, idempotency_key, request):
                 return replay
             return _record(
@@ -88,12 +91,13 @@ def submit(
                 settings,
                 principal_id=principal_id,
                 planned=planned,
+                choice=choice,
                 account=account,
                 metadata=metadata,
                 idempotency_key=idempotency_key,
                 request=request,
             )
-    except (IntegrityError, BudgetExceeded, AnalystCapExceeded):
+    except (IntegrityError, BudgetExceeded, AnalystCapExceeded, BudgetFrozen):
         # the same key may have committed first, on another connection, and taken the room
         with db.read() as connection:
             if replay := _replay(connection, principal_id, idempotency_key, request):
@@ -107,6 +111,7 @@ def _record(
     *,
     principal_id: str,
     planned: Plan,
+    choice: Choice | None,
     account: Account,
     metadata: dict[str, str],
     idempotency_key: str | None,
@@ -136,6 +141,7 @@ def _record(
             spec=planned.spec.model_dump_json(),
             plan=planned.canonical(),
             plan_digest=planned.digest(),
+            choice=None if choice is None else canonical_json(choice.view()),
             metadata=canonical_json(metadata),
             wrapped_key=settings.keys.wrap(noise_key, job_id),
             hint_ms=now_ms() + int(settings.hint_retry_seconds * 1000),

@@ -13,6 +13,10 @@ ERRORS = {
 }
 
 
+def error_view(row: Row[Any]) -> dict[str, str] | None:
+    return None if row.error is None else {"code": row.error, "message": ERRORS[row.error]}
+
+
 def job_view(row: Row[Any]) -> dict[str, Any]:
     return {
         "object": "job",
@@ -21,11 +25,12 @@ def job_view(row: Row[Any]) -> dict[str, Any]:
         "principal": row.principal_id,
         "state": row.state,
         "spec": json.loads(row.spec),
+        "choice": None if row.choice is None else json.loads(row.choice),
         "plan_digest": row.plan_digest,
         "price_units": json.loads(row.plan)["price"]["units"],
         "progress": {"steps_done": row.steps_done, "steps_total": row.steps_total},
         "data_opened": row.opened_ms is not None,
-        "error": None if row.error is None else {"code": row.error, "message": ERRORS[row.error]},
+        "error": error_view(row),
         "metadata": json.loads(row.metadata),
         "created_at": iso(row.created_ms),
         "started_at": iso(row.started_ms),

@@ -30,6 +30,7 @@ class Account:
     posted_units: int
     pending_units: int
     entries: int
+    frozen: bool
 
     @property
     def remaining_units(self) -> int:
@@ -55,6 +56,7 @@ class Account:
             "units_reserved": self.pending_units,
             "units_remaining": self.remaining_units,
             "entries": self.entries,
+            "frozen": self.frozen,
         }
 
 
@@ -128,4 +130,5 @@ def account_from(row: Row[Any]) -> Account:
         posted_units=row.posted_units,
         pending_units=row.pending_units,
         entries=row.entries,
+        frozen=row.frozen,
     )

@@ -35,6 +35,9 @@ def _findings(account: Row[Any], book: Sequence[Row[Any]], caps: Sequence[Row[An
         if e.kind == "void":
             committed[e.principal_id] -= e.units
 
+    cap = sum(e.units for e in book if e.kind in ("open", "top_up"))
+    frozen = [e.kind for e in book if e.kind in ("freeze", "unfreeze")]
+
     checks = [
         ([e.seq for e in book] == list(range(1, account.entries + 1)), "entries are missing"),
         (len(resolved) == len(resolutions), "a reservation was resolved twice"),
@@ -51,7 +54,14 @@ def _findings(account: Row[Any], book: Sequence[Row[Any]], caps: Sequence[Row[An
             f"pending {account.pending_units}, entries say {pending}",
         ),
         (posted + pending <= account.cap_units, f"overspent: {posted + pending} of the cap"),
+        (cap == account.cap_units, f"the cap is {account.cap_units}, entries say {cap}"),
         (account.cap_units <= account.ceiling_units, "the cap exceeds the ceiling"),
+        (
+            account.frozen == (frozen[-1:] == ["freeze"])
+            and frozen
+            == ["freeze", "unfreeze"] * (len(frozen) // 2) + ["freeze"] * (len(frozen) % 2),
+            "whether it is frozen does not follow from the entries",
+        ),
         (
             all(share.committed_units == committed[share.principal_id] for share in caps)
             and {p for p, units in committed.items() if units}

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, update
 
+from service.changes import note_change
 from service.db import now_ms
 from service.tables import accounts, entries
 
@@ -50,4 +51,5 @@ def append(
             created_ms=now_ms(),
         )
     )
+    note_change(connection, account_id=account_id, number=account.entries, type=kind)
     return account

@@ -8,7 +8,7 @@ refuses an overspent account.
 
 from sqlalchemy import Connection, insert, select, update
 
-from service.errors import AnalystCapExceeded, BudgetExceeded, InvalidRequest
+from service.errors import AnalystCapExceeded, BudgetExceeded, BudgetFrozen, InvalidRequest
 from service.ledger.accounts import Account, account_from, lock_account
 from service.ledger.entries import append
 from service.planning.price import largest_fitting_epsilon
@@ -29,8 +29,11 @@ def reserve(
     job_id: str,
     delta: float,
 ) -> int:
-    """Admit a job iff posted + pending + units stays within the cap; returns the entry's number."""
+    """Admit a job iff the account is not frozen and posted + pending + units stays within the cap, and
+    the analyst's own sum within theirs; returns the entry's number."""
     account = lock_account(connection, account_id)
+    if account.frozen:
+        raise BudgetFrozen(why_frozen(connection, account_id))
     if units > account.remaining_units:
         raise BudgetExceeded(
             "the job costs more than the budget has left. "
@@ -80,6 +83,33 @@ def set_share(
     if cap_units is not None and row.committed_units > cap_units:
         raise InvalidRequest("the analyst has already committed more than this share.")
     connection.execute(update(shares).where(mine).values(cap_units=cap_units))
+
+
+def own_room(connection: Connection, account: Account, principal_id: str) -> tuple[int | None, int]:
+    """An analyst's cap in an account (None: the account's own), and what they have committed of it."""
+    row = connection.execute(
+        select(shares.c.cap_units, shares.c.committed_units).where(
+            shares.c.account_id == account.id, shares.c.principal_id == principal_id
+        )
+    ).first()
+    return (None, 0) if row is None else (row.cap_units, row.committed_units)
+
+
+def room(connection: Connection, account: Account, principal_id: str) -> int:
+    """The units that this analyst could still reserve: within the cap and their own share of it."""
+    cap, committed = own_room(connection, account, principal_id)
+    left = account.remaining_units
+    return left if cap is None else min(left, cap - committed)
+
+
+def why_frozen(connection: Connection, account_id: str) -> str:
+    reason = connection.execute(
+        select(entries.c.reason)
+        .where(entries.c.account_id == account_id, entries.c.kind == "freeze")
+        .order_by(entries.c.seq.desc())
+        .limit(1)
+    ).scalar_one()
+    return f"its owner froze it ({reason}); no job is admitted until they unfreeze it."
 
 
 def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reason: str) -> Account:

@@ -38,6 +38,7 @@ class Algorithm:
     parameters: type[BaseModel]
     plan: Callable[[JobSpec, Facts, Any], Plan]
     example: dict[str, Any]  # the rest of a job that it takes, for a binary label
+    own_objective: bool = False  # it minimises something else than the mean of the losses
 
     def card(self) -> dict[str, Any]:
         return {
@@ -174,6 +175,7 @@ CATALOG: dict[str, Algorithm] = {
             parameters=tilted_output_perturbation.Parameters,
             plan=tilted_output_perturbation.plan,
             example={"loss": "logistic", "ridge": 0.1, "set": {"kind": "l2_ball", "radius": 1.0}},
+            own_objective=True,
         ),
         Algorithm(
             name=adversarial_output_perturbation.NAME,
@@ -187,6 +189,7 @@ CATALOG: dict[str, Algorithm] = {
             parameters=adversarial_output_perturbation.Parameters,
             plan=adversarial_output_perturbation.plan,
             example={"loss": "logistic", "ridge": 0.01},
+            own_objective=True,
         ),
     )
 }

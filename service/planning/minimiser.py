@@ -11,10 +11,11 @@ runs have T steps whatever the data, and e bounds the l2 error of one computed s
 
 **Descent** (gradient-descent). w <- P(w - eta (grad f + lambda w)). For eta <= 2/(beta + 2 lambda)
 the step is (1 - eta lambda) (I - s grad f) with s = eta/(1 - eta lambda) <= 2/beta, and I - s grad f
-is non-expansive (Baillon and Haddad), as P is. So a step shrinks the distance of two runs by
-q = 1 - eta lambda and adds eta change + 2e: after any T it is at most
-(change/lambda + 2e/(eta lambda)) (1 - q^T). No accuracy is needed, only useful. By the same count a
-run gets no further from 0 than (L/lambda) (1 - q^T).
+is non-expansive (Baillon and Haddad; or, where f is known to be smooth in the ball only, because its
+averaged Hessian on the segment between two points has eigenvalues in [0, beta]), as P is. So a step
+shrinks the distance of two runs by q = 1 - eta lambda and adds eta change + 2e: after any T it is at
+most (change/lambda + 2e/(eta lambda)) (1 - q^T). No accuracy is needed, only useful. By the same
+count a run gets no further from 0 than (L/lambda) (1 - q^T).
 
 **SGD** (sgd). K passes in the order of the rows, one record per step, the same eta with the record's
 own beta. Steps on a common record shrink by q; the exchanged record adds 2 eta L once per pass, and

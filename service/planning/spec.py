@@ -212,7 +212,7 @@ class JobSpec(_Public):
     """Fit this loss on this set over that dataset, at this privacy."""
 
     dataset: str = Field(pattern=r"^[a-z0-9_]{1,64}$")
-    algorithm: str = Field(max_length=64, description="A name from GET /v1/algorithms.")
+    algorithm: str = Field(max_length=64, description='A name from GET /v1/algorithms, or "auto".')
     loss: Annotated[Loss, BeforeValidator(_shorthand)] = Field(
         description='A loss with its parameters; a bare name such as "logistic" also works.'
     )

@@ -31,7 +31,7 @@ from workers.progress import Progress
 from workers.randomness import Randomness
 
 FAMILY = 1e-6
-SELECTION = 0.25  # of the rounds choose the threshold, the rest test it
+SELECTION = 0.15  # of the rounds choose the threshold, the rest test it
 
 Score = Callable[[float, float], float]  # (fpr, fnr) -> the privacy parameter that they refute
 

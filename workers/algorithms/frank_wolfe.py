@@ -78,7 +78,7 @@ def _both_signs(pull: Floats, total: Sum) -> Sum:
 
 def _public(pull: Floats) -> Sum:
     """The ridge's part, in whole units: a function of earlier choices alone."""
-    return np.rint(np.clip(pull, -_PUBLIC_MAX, _PUBLIC_MAX)).astype(np.int64)
+    return np.rint(np.clip(np.nan_to_num(pull), -_PUBLIC_MAX, _PUBLIC_MAX)).astype(np.int64)
 
 
 def _axis(d: int, place: int, sign: float) -> Floats:

@@ -45,7 +45,7 @@ def descend(v, total, f, weight, x, y, feature_step, loss, bound, ridge, eta, ra
     for i in range(x.shape[0]):
         row = x[i]
         margin = _dot(row, v) * (f * feature_step)
-        slope = clamped(derivative64(loss, margin, min(max(y[i], -1.0), 1.0)), bound)
+        slope = clamped(derivative64(loss, margin, y[i]), bound)
         keep, move = shrink * f, pace * slope
         for j in range(v.size):
             total[j] += weight * v[j]

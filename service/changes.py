@@ -1,0 +1,87 @@
+"""The feed: every job event and every ledger entry, in one order that all processes agree on.
+
+Whoever changes a job or an account adds a row in the same transaction. Its id says little: a
+transaction that took a smaller id may commit later, so a reader who remembers the largest id seen
+would miss it. A reader therefore first gives the committed rows their positions, one reader at a time,
+and reads by position. Positions follow commits, nobody who writes ever waits for it, and rows of one
+job or account, which were written under its lock, keep their order.
+"""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
+
+from service.db import Database, now_ms
+from service.tables import changes
+
+KEPT_MS = 7 * 24 * 3600 * 1000
+_BATCH = 500
+_PLACING = 0x6570_7369  # the advisory lock of those who place, on PostgreSQL
+
+
+def note_change(
+    connection: Connection,
+    *,
+    number: int,
+    type: str,
+    job_id: str | None = None,
+    account_id: str | None = None,
+) -> None:
+    connection.execute(
+        insert(changes).values(
+            job_id=job_id, account_id=account_id, number=number, type=type, created_ms=now_ms()
+        )
+    )
+
+
+def place(db: Database) -> None:
+    """Give the oldest committed rows without a position the next ones."""
+    with db.write() as connection:
+        if not db.is_sqlite:
+            connection.execute(select(func.pg_advisory_xact_lock(_PLACING)))
+        last = select(func.coalesce(func.max(changes.c.position), 0)).scalar_subquery()
+        after = func.row_number().over(order_by=changes.c.id)
+        waiting = (
+            select(changes.c.id, (last + after).label("position"))
+            .where(changes.c.position.is_(None))
+            .order_by(changes.c.id)
+            .limit(_BATCH)
+            .subquery()
+        )
+        connection.execute(
+            update(changes).where(changes.c.id == waiting.c.id).values(position=waiting.c.position)
+        )
+
+
+def news(connection: Connection, position: int | None) -> list[Row[Any]]:
+    """Rows after a position, in order, and rows that have none yet: both in one question, since the
+    common answer is none. Without a position, only the latter."""
+    unplaced = changes.c.position.is_(None)
+    wanted = unplaced if position is None else or_(unplaced, changes.c.position > position)
+    query = select(changes).where(wanted).order_by(changes.c.position).limit(_BATCH)
+    return list(connection.execute(query))
+
+
+def bounds(connection: Connection) -> tuple[int, int]:
+    """The oldest and the newest position that the feed still holds; (1, 0) if it is empty."""
+    ends = select(func.min(changes.c.position), func.max(changes.c.position))
+    oldest, newest = connection.execute(ends).one()
+    return (1, 0) if newest is None else (oldest, newest)
+
+
+def changes_after(connection: Connection, position: int) -> list[Row[Any]]:
+    """The next rows of the feed, at most a batch."""
+    query = select(changes).where(changes.c.position > position)
+    return list(connection.execute(query.order_by(changes.c.position).limit(_BATCH)))
+
+
+def forget_changes(db: Database) -> None:
+    """Older than a week; but never the newest, from which positions go on."""
+    with db.write() as connection:
+        newest = select(func.max(changes.c.position)).scalar_subquery()
+        connection.execute(
+            delete(changes).where(
+                changes.c.created_ms < now_ms() - KEPT_MS,
+                or_(changes.c.position.is_(None), changes.c.position < newest),
+            )
+        )

@@ -1,0 +1,154 @@
+"""One spec, every algorithm: compare their Plans, choose one in words, find the epsilon for a noise.
+
+All of it is planning: pure, from the spec and public facts, no data and no charge.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from service.errors import PlanRefused
+from service.planning.catalog import CATALOG, Algorithm, plan
+from service.planning.conversion import EPSILON_MAX
+from service.planning.plan import Plan
+from service.planning.spec import Facts, JobSpec
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What one algorithm makes of a spec: a Plan, or the words with which it declines."""
+
+    algorithm: Algorithm
+    plan: Plan | None
+    refusal: str | None
+
+    def view(self) -> dict[str, Any]:
+        made = self.plan
+        return {
+            "algorithm": self.algorithm.name,
+            "title": self.algorithm.title,
+            "refusal": self.refusal,
+            "excess_risk": None if made is None else made.prediction.excess_risk,
+            "noise": None if made is None else made.prediction.our_noise,
+            "gradients": None if made is None else made.gradients,
+            "steps": None if made is None else made.schedule.steps,
+            "price_units": None if made is None else made.price.units,
+            "epsilon_alone": None if made is None else made.guarantee.epsilon_alone,
+        }
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Why `auto` took an algorithm, and what else there was."""
+
+    algorithm: str
+    reason: str
+    runners_up: list[dict[str, Any]]
+
+    def view(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm,
+            "reason": self.reason,
+            "runners_up": self.runners_up,
+        }
+
+
+def plan_named(spec: JobSpec, facts: Facts, gradients_max: int) -> Plan:
+    """The Plan of the algorithm that the spec names, within what this service computes."""
+    planned = plan(spec, facts)
+    if planned.gradients > gradients_max:
+        raise PlanRefused(
+            f"the plan evaluates {planned.gradients} per-record gradients and this service allows "
+            f"{gradients_max}; set parameters.steps lower."
+        )
+    return planned
+
+
+def compare(spec: JobSpec, facts: Facts, gradients_max: int) -> list[Candidate]:
+    """Every algorithm of the catalog on this spec: the best first, those that decline last. One with
+    an objective of its own answers another question, and is only run when it is named."""
+    candidates = []
+    for algorithm in CATALOG.values():
+        if algorithm.own_objective:
+            continue
+        named = spec.model_copy(update={"algorithm": algorithm.name})
+        try:
+            made = plan_named(named, facts, gradients_max)
+            candidates.append(Candidate(algorithm, made, None))
+        except PlanRefused as refusal:
+            candidates.append(Candidate(algorithm, None, refusal.detail))
+    return sorted(candidates, key=_rank)
+
+
+def choose(candidates: list[Candidate]) -> tuple[Plan, Choice]:
+    """The smallest predicted excess risk; of equals, the fewest gradients. The Plan names what was
+    taken, so it says all by itself what will run."""
+    best, others = candidates[0], candidates[1:]
+    if best.plan is None:
+        raise PlanRefused(
+            "no algorithm can plan this. "
+            + " ".join(f"{c.algorithm.name}: {c.refusal}" for c in candidates),
+            comparison=[c.view() for c in candidates],
+        )
+    choice = Choice(best.algorithm.name, _reason(candidates), [c.view() for c in others])
+    return best.plan, choice
+
+
+def epsilon_for_noise(spec: JobSpec, facts: Facts, gradients_max: int, noise: float) -> Plan:
+    """The Plan at the smallest epsilon, to six decimals, whose noise in one mean is at most `noise`.
+
+    Bisection, so at most 28 plans. Where steps are chosen by the algorithm the noise may rise a little
+    with epsilon; then the answer still keeps to `noise`, but a smaller epsilon might too.
+    """
+
+    def at(millionths: int) -> Plan:
+        privacy = spec.privacy.model_copy(update={"epsilon": millionths / 10**6})
+        return plan_named(spec.model_copy(update={"privacy": privacy}), facts, gradients_max)
+
+    low, high = 1, int(EPSILON_MAX * 10**6)
+    found = at(high)
+    if found.prediction.our_noise > noise:
+        raise PlanRefused(
+            f"even epsilon {EPSILON_MAX:g} leaves a noise of {found.prediction.our_noise:g}; ask for "
+            "that or more, or set parameters.steps lower."
+        )
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            made = at(middle)
+            quiet = made.prediction.our_noise <= noise
+        except PlanRefused:  # too small an epsilon for any Plan
+            quiet = False
+        if quiet:
+            high, found = middle, made
+        else:
+            low = middle + 1
+    return found
+
+
+def _rank(candidate: Candidate) -> tuple[bool, float, int, str]:
+    made, name = candidate.plan, candidate.algorithm.name
+    if made is None:
+        return True, 0.0, 0, name
+    return False, made.prediction.excess_risk, made.gradients, name
+
+
+def _reason(candidates: list[Candidate]) -> str:
+    able = [c.plan for c in candidates if c.plan is not None]
+    best = able[0]
+    if len(able) == 1:
+        return (
+            f"{best.algorithm} is the only one of {len(candidates)} algorithms that can plan this."
+        )
+    risk, second = best.prediction.excess_risk, able[1]
+    first = (
+        f"Of {len(able)} algorithms that can plan this, {best.algorithm} predicts the smallest "
+        f"excess risk, {risk:g}"
+    )
+    if second.prediction.excess_risk > risk:
+        return f"{first}; next is {second.algorithm} with {second.prediction.excess_risk:g}."
+    return (
+        f"{first}, as does {second.algorithm}; it evaluates {best.gradients} gradients and the other "
+        f"{second.gradients}."
+    )
