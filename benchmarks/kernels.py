@@ -197,7 +197,7 @@ def peak(gigabytes):
 
 
 def in_peers(script, *arguments):
-    """The lines that a script of this folder prints in the other libraries' environment."""
+    """The lines that a script of this folder prints, run in the other libraries' environment."""
     python, stamp, wanted = PEERS / "bin" / "python", PEERS / "packages", " ".join(PACKAGES)
     if not stamp.exists() or stamp.read_text() != wanted:
         print(f"installing {', '.join(PACKAGES)} into {PEERS}", file=sys.stderr)
@@ -206,8 +206,10 @@ def in_peers(script, *arguments):
             subprocess.run([str(python), "-m", "pip", "install", "-q", package], check=True)
         stamp.write_text(wanted)
     command = [str(python), str(Path(__file__).parent / script), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout.splitlines()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield from process.stdout
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command)
 
 
 def main():
@@ -230,7 +232,7 @@ def main():
     print(f"                              clipped-sgd, {batches} steps, {one_pass:.3f} s")
     if options.no_peers:
         return
-    other = json.loads(in_peers("peers.py")[-1])
+    other = json.loads(list(in_peers("peers.py"))[-1])
     rows_per_second = 200_000 * steps / steps_seconds
     print(f"discrete Laplace of scale 7/2, ours against OpenDP's: p = {same_law(other):.3f}")
     print("ratios to other libraries, same machine, same run")

@@ -66,6 +66,17 @@ def test_adult_prints_a_line_for_every_fit(write, tmp_path, capsys):
             assert printed.count(f"{algorithm}, {loss} ") == len(adult.EPSILONS)
 
 
+def test_adult_takes_one_algorithm_and_another_radius(tmp_path, capsys):
+    with_header(tmp_path)
+    chosen = ["--only", "phased-sgd", "--radius-times", "0.5"]
+    adult.main(["--data", str(tmp_path), "--no-peers", "--runs", "1", *chosen])
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert len(lines) == len(adult.SETTINGS) * len(adult.EPSILONS)
+    assert all(line.startswith("phased-sgd") for line in lines)
+    made = [adult.planned("phased-sgd", "hinge", 1.0, 400, times) for times in (1.0, 0.5)]
+    assert made[0].spec.set.radius == 2 * made[1].spec.set.radius
+
+
 def test_a_score_is_judged_by_its_sign_and_its_order():
     x, y = np.array([[1.0], [2.0], [-1.0], [3.0]]), np.array([-1.0, 1.0, -1.0, 1.0])
     assert adult.score(x, y, np.array([1.0])) == (0.75, 1.0)

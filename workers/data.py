@@ -243,7 +243,7 @@ class Data:
 
     def _float(self, weights: NDArray[np.float64]) -> Add:
         lattice, loss = self._sums, slope_of(self._plan)
-        bound, use_l1 = lattice.contribution_units, lattice.norm == "l1"
+        bound, use_l1 = self._contribution, lattice.norm == "l1"
 
         def add(x: Array, y: Array) -> Sum:
             total = np.zeros(weights.size, dtype=np.int64)

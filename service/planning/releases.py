@@ -29,7 +29,7 @@ _AMPLIFIED_ORDER_MAX = 4096  # the sum has `order` terms; beyond, no amplificati
 _ROUND_UP = Decimal(1) + Decimal("1e-40")
 _HUGE = Fraction(10**9)
 _LOG_2, _LOG_10 = log(2), log(10)
-_LOG_DECIMAL_MAX = 2_302_600  # the exponential of more is beyond any Decimal
+LOG_DECIMAL_MAX = 2_290_000  # the exponential of a little more is beyond any Decimal
 
 
 class _Release(BaseModel):
@@ -192,7 +192,8 @@ class Subsample(_Release):
                            + sum_{j=3..a} gamma^j C(a,j) e^((j-1) e(j)) min(2, (e^e(oo) - 1)^j))
 
     and never more than the inner release itself (the batch's positions do not depend on the data,
-    so the mixture is jointly quasi-convex), nor than the pure epsilon log(1 + gamma (e^e(oo) - 1)).
+    so the mixture is jointly quasi-convex), nor than what the pure epsilon log(1 + gamma (e^e(oo) - 1))
+    implies by itself.
     """
 
     kind: Literal["subsample"] = "subsample"
@@ -211,8 +212,9 @@ class Subsample(_Release):
             return self.release.renyi(order)
         common = gcd(self.batch, self.population)
         share = self.batch // common, self.population // common
-        amplified = _amplified(self.release, *share, order)
-        bounds = (self.release.renyi(order), amplified, self.pure())
+        amplified, pure = _amplified(self.release, *share, order), self.pure()
+        bounds = [self.release.renyi(order), amplified]
+        bounds += [] if pure is None else [pure, order * pure**2 / 2]
         return min(bound for bound in bounds if bound is not None)
 
     def count(self) -> int:
@@ -238,13 +240,14 @@ for _model in (Sequence, Repeat, Disjoint, Subsample):
 
 @lru_cache(maxsize=4096)
 def _amplified(release: Release, batch: int, population: int, order: int) -> Fraction | None:
-    """Theorem 9 of `Subsample`, or None where it certainly says no less than the inner release.
+    """Theorem 9 of `Subsample`, or None where it says no less than the inner release, or is made of
+    numbers too large to say.
 
     A term that could not change a digit of the sum is not evaluated, and once one term alone exceeds
     the inner release the rest is not: estimates in floats, a factor of e apart from the decision, say
     which. Either way the value is that of the whole sum.
     """
-    if release.renyi(2) > _LOG_DECIMAL_MAX:
+    if release.renyi(2) > LOG_DECIMAL_MAX:
         return None
     enough = (order - 1) * float(min(release.renyi(order), _HUGE)) + 1
     log_share, log_choices = log(batch) - log(population), log(order) + log((order - 1) / 2)
@@ -264,7 +267,7 @@ def _amplified(release: Release, batch: int, population: int, order: int) -> Fra
             size = j * log_share + log_choices + exponent + _LOG_2
             if size + 1 < (total.adjusted() - _DIGITS) * _LOG_10:
                 continue
-            if range_ is None and (size > enough or exponent > _LOG_DECIMAL_MAX):
+            if range_ is None and (size > enough or max(size, exponent) > LOG_DECIMAL_MAX):
                 return None
             bounded = Decimal(2) if range_ is None else min(Decimal(2), range_**j)
             growth = ((j - 1) * _decimal(inner)).exp()

@@ -25,7 +25,14 @@ from service.planning.lattice import (
 )
 from service.planning.losses import Problem
 from service.planning.price import fits_own_target, price_units
-from service.planning.releases import Gaussian, Pure, Release, Repeat, Subsample
+from service.planning.releases import (
+    LOG_DECIMAL_MAX,
+    Gaussian,
+    Pure,
+    Release,
+    Repeat,
+    Subsample,
+)
 from service.planning.spec import Facts
 
 PASSES_MAX = 512  # gradients that a default schedule evaluates, per row
@@ -63,11 +70,12 @@ def calibrate_sampled(
     while int(ratio * 2.0 ** (bits + 1)) // 2 <= wanted:
         bits += 1
     largest = int(ratio * 2.0**bits) // 2
-    while True:  # ends at the latest where the batch would fit without being drawn
+    for digit in range(24, 0, -1):
         lattice = sum_lattice(goal, facts, p, clip_bound, bits, largest)
         if _fits(sampled(lattice.release(), batch, population, times), goal, facts):
             return lattice
-        largest = min(lattice.contribution_units - 1, largest - (largest >> 24))
+        largest = min(lattice.contribution_units - 1, largest - (largest >> digit))
+    return plain  # without credit for the draw
 
 
 def _fits(release: Release, goal: Target, facts: Facts) -> bool:
@@ -121,9 +129,12 @@ def largest_ratio(
     if goal.delta == 0:
         return log1p(expm1(each) / gamma) if batch < population else each
     orders = {best_order(goal.epsilon, goal.delta), facts.account.order or 2}
+    most = LOG_DECIMAL_MAX / max(orders) ** 2  # beyond it the exact price claims nothing
 
     def fits(rho: float) -> bool:
-        return all(_stays_within(order * each, order, gamma, rho) for order in orders)
+        return rho < most and all(
+            _stays_within(order * each, order, gamma, rho) for order in orders
+        )
 
     if batch == population or max(orders) > _AMPLIFIED_ORDER_MAX or not fits(each):
         return sqrt(2 * each)  # what costs this much without being drawn
