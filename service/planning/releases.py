@@ -192,7 +192,7 @@ class Subsample(_Release):
                            + sum_{j=3..a} gamma^j C(a,j) e^((j-1) e(j)) min(2, (e^e(oo) - 1)^j))
 
     and never more than the inner release itself (the batch's positions do not depend on the data,
-    so the mixture is jointly quasi-convex), nor than what the pure epsilon log(1 + gamma (e^e(oo) - 1))
+    so the mixture is jointly quasi-convex), nor than the pure epsilon log(1 + gamma (e^e(oo) - 1))
     implies by itself.
     """
 

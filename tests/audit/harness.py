@@ -17,6 +17,7 @@ fixed, so a run repeats exactly.
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import log, sqrt
 
 import numpy as np
@@ -79,6 +80,10 @@ class Game:
         point = played.sums[number - 1][1] * before.lattice_step
         return point * min(1.0, schedule.radius / float(np.linalg.norm(point))) / now.lattice_step
 
+    @cached_property
+    def digest(self) -> str:
+        return self.plan.digest()
+
     @property
     def canary_units(self) -> float:
         lattice = self.plan.lattice
@@ -128,7 +133,7 @@ def key(name: str, world: int, number: int) -> bytes:
 
 def play(game: Game, world: int, noise_key: bytes, spy: type[Spy] = Spy) -> Round:
     plan = game.plan
-    sums = spy(plan, game.worlds[world], Randomness(noise_key, plan.digest()))
+    sums = spy(plan, game.worlds[world], Randomness(noise_key, game.digest))
     weights = RUNS[plan.algorithm](plan, sums, Progress())
     return Round(sums=sums.seen, weights=weights)
 
