@@ -16,6 +16,7 @@ ROWS, COLUMNS, EPSILON, DELTA = 100_000, 100, 1.0, 1e-6
 # What a job needs besides dataset, algorithm and privacy: one line per algorithm.
 JOBS: dict[str, dict[str, Any]] = {
     "clipped-sgd": {"loss": "logistic", "ridge": 0.01},
+    "proximal-sgd": {"loss": "logistic", "ridge": 0.01},
     "frank-wolfe": {"loss": "logistic", "set": {"kind": "l1_ball", "radius": 10}},
     "output-perturbation": {"loss": "logistic", "ridge": 0.01},
     "tilted-output-perturbation": {
