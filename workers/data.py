@@ -20,10 +20,11 @@ from service.planning.lattice import (
     SumLattice,
 )
 from service.planning.losses import SHARP
-from service.planning.plan import Ball, Plan
+from service.planning.plan import Ball, Plan, PrivateClip
 from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_float
 from workers.kernels.losses import slope_of
+from workers.kernels.sizes import row_norms, slopes_at_zero
 from workers.kernels.vectors import add_median, add_softmax_fixed, add_softmax_float
 from workers.randomness import Randomness, Use
 from workers.samplers import choose, rounded_laplace, rounded_normal, sample
@@ -31,6 +32,7 @@ from workers.samplers import choose, rounded_laplace, rounded_normal, sample
 BLOCK_BYTES = 8 << 20
 RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by block, as it is read
 _THREADED = 1 << 18  # entries from which a second thread pays for itself
+_CLIPS = 2.0 ** (np.array(PrivateClip.CHOICES) / 4)
 
 T = TypeVar("T")
 Array = NDArray[Any]
@@ -73,6 +75,45 @@ class Data:
         if sum(a.nbytes for a in self._files) <= RESIDENT_BYTES:
             self._files = []
         self._releases = 0
+        self._lattice, self._clip = plan.lattice, 1.0 if plan.private_clip is None else None
+
+    def settle_clip(self) -> float:
+        """The clip in units of the lattice's: chosen here if the Plan says so, before any sum, and 1
+        otherwise."""
+        asked = self._plan.private_clip
+        if asked is not None and self._clip is None:
+            rows = range(self._plan.facts.rows)
+            chosen = self._chosen(np.abs(self.exact_counts() - asked.rank), asked.scale, rows)
+            self._clip = float(_CLIPS[chosen])
+            self.use(self._sums)
+        return self._clip or 1.0
+
+    def use(self, lattice: SumLattice) -> None:
+        """From here on sums are made on this lattice of the Plan, in units of the clip."""
+        clip, step = lattice.clip * (self._clip or 1.0), lattice.step * (self._clip or 1.0)
+        self._lattice = lattice.model_copy(update={"clip": clip, "step": step})
+        self.__dict__.pop("_layout", None)
+
+    def exact_counts(self) -> Sum:
+        """How many records have a gradient at 0 that is no longer than each candidate for the clip:
+        before noise, for the choice above and for tests that attack its sensitivity."""
+        facts, loss, l1 = self._plan.facts, self._plan.spec.loss, self._sums.norm == "l1"
+        softmax = sqrt(1 - 1 / (facts.classes or 2)) if loss.kind == "softmax" else None
+        slope = None if softmax is not None else slope_of(self._plan)
+
+        def count(x: Array, y: Array) -> Sum:
+            sizes, norms = np.full((2, len(y)), softmax or 1.0)
+            if slope is not None:
+                slopes_at_zero(sizes, y, slope)
+            if facts.l2 is not None:
+                norms[:] = facts.l2  # what rows are taken to be where slopes are clipped
+            else:
+                row_norms(norms, x, l1)
+            places = np.searchsorted(_CLIPS, sizes * norms)
+            return np.cumsum(np.bincount(places, minlength=_CLIPS.size + 1)[: _CLIPS.size])
+
+        size = max(1, BLOCK_BYTES // self._x[0].nbytes)
+        return np.asarray(np.sum(list(self.blocks(count, size)), axis=0, dtype=np.int64))
 
     def noisy_sum(self, weights: Floats, start: int, stop: int) -> Floats:
         """The sum of the clipped gradients of rows [start, stop) at `weights`, plus noise."""
@@ -106,15 +147,16 @@ class Data:
         """A candidate chosen by its score, a function of the exact sum of all rows' gradients at
         `weights`. The Plan's docstring says why no two scores move apart by more than was priced."""
         rows = range(self._plan.facts.rows)
-        return self._chosen(scores(self.exact_sum(weights, rows.start, rows.stop)), rows)
-
-    def _chosen(self, scores: Sum, rows: Sequence[int]) -> int:
-        """Every choice goes through here; `rows` are those that `scores` depend on."""
         lattice = self._plan.lattice
         if not isinstance(lattice, ScoreLattice):
             raise WrongDataError
+        exact = self.exact_sum(weights, rows.start, rows.stop)
+        return self._chosen(scores(exact), lattice.scale, rows)
+
+    def _chosen(self, scores: Sum, scale: int, rows: Sequence[int]) -> int:
+        """Every choice goes through here; `rows` are those that `scores` depend on."""
         stream = self._randomness.stream(Use.NOISE, self._next_release())
-        return choose(stream, scores, lattice.scale)
+        return choose(stream, scores, scale)
 
     def blocks(
         self,
@@ -144,8 +186,8 @@ class Data:
     def _released(self, exact: Sum, step: float, rows: Sequence[int]) -> Floats:
         """Every noisy vector goes through here; `rows` are those that `exact` depends on, given what
         was released before."""
-        lattice = self._plan.lattice
-        if isinstance(lattice, ScoreLattice):
+        lattice = self._lattice
+        if isinstance(lattice, ScoreLattice) or self._clip is None:
             raise WrongDataError
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
         stream = self._randomness.stream(Use.NOISE, self._next_release())
@@ -161,9 +203,9 @@ class Data:
 
     @property
     def _sums(self) -> SumLattice:
-        if not isinstance(self._plan.lattice, SumLattice):
+        if not isinstance(self._lattice, SumLattice):
             raise WrongDataError
-        return self._plan.lattice
+        return self._lattice
 
     def exact_sum(self, weights: NDArray[np.float64], start: int, stop: int) -> Sum:
         """The sum before noise: for the line above, and for tests that attack its sensitivity."""
@@ -230,7 +272,7 @@ class Data:
     def _layout(self) -> tuple[int, float, NDArray[np.int64], bool]:
         """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, where each
         column stands, and whether that is in the chunks of the vector kernel."""
-        lattice, facts = self._plan.lattice, self._plan.facts
+        lattice, facts = self._lattice, self._plan.facts
         if isinstance(lattice, PointLattice) or lattice.derivative_units is None:
             raise WrongDataError
         if facts.feature_step is None:

@@ -27,14 +27,17 @@ from service.jobs.publish import PlanChangedError, publish
 from service.planning.plan import Plan, sha256
 from service.tables import datasets
 from workers.algorithms import (
+    accelerated_clipped_sgd,
     accelerated_sgd,
     adversarial_output_perturbation,
     clipped_sgd,
     frank_wolfe,
     gradient_descent,
     localized_accelerated_sgd,
+    localized_subgradient,
     output_perturbation,
     phased_sgd,
+    proximal_sgd,
     tilted_output_perturbation,
 )
 from workers.data import Data
@@ -45,14 +48,17 @@ log = logging.getLogger("epsilond.worker")
 
 Run = Callable[[Plan, Data, Progress], NDArray[np.float64]]
 RUNS: dict[str, Run] = {
+    "accelerated-clipped-sgd": accelerated_clipped_sgd.run,
     "accelerated-sgd": accelerated_sgd.run,
     "adversarial-output-perturbation": adversarial_output_perturbation.run,
     "clipped-sgd": clipped_sgd.run,
     "frank-wolfe": frank_wolfe.run,
     "gradient-descent": gradient_descent.run,
     "localized-accelerated-sgd": localized_accelerated_sgd.run,
+    "localized-subgradient": localized_subgradient.run,
     "output-perturbation": output_perturbation.run,
     "phased-sgd": phased_sgd.run,
+    "proximal-sgd": proximal_sgd.run,
     "tilted-output-perturbation": tilted_output_perturbation.run,
 }
 

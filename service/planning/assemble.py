@@ -3,7 +3,15 @@ Plan together."""
 
 from service.planning.lattice import Lattice, Target
 from service.planning.losses import Problem
-from service.planning.plan import Guarantee, Plan, Prediction, Price, Schedule, Smoothing
+from service.planning.plan import (
+    Guarantee,
+    Plan,
+    Prediction,
+    Price,
+    PrivateClip,
+    Schedule,
+    Smoothing,
+)
 from service.planning.price import epsilon_alone, fits_own_target, price_units
 from service.planning.releases import Release
 from service.planning.spec import Facts, JobSpec
@@ -26,6 +34,7 @@ def assemble(
     prediction: Prediction,
     gradients: int,
     smoothing: Smoothing | None = None,
+    private_clip: PrivateClip | None = None,
 ) -> Plan:
     charged = price_units(release, facts.account)
     same_currency = (goal.delta > 0) == (facts.account.kind == "renyi")
@@ -41,6 +50,7 @@ def assemble(
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
+        private_clip=private_clip,
         release=release,
         price=Price(units=charged, kind=facts.account.kind, order=facts.account.order),
         guarantee=Guarantee(

@@ -11,14 +11,17 @@ from pydantic import BaseModel, ValidationError
 
 from service.errors import PlanRefused
 from service.planning.algorithms import (
+    accelerated_clipped_sgd,
     accelerated_sgd,
     adversarial_output_perturbation,
     clipped_sgd,
     frank_wolfe,
     gradient_descent,
     localized_accelerated_sgd,
+    localized_subgradient,
     output_perturbation,
     phased_sgd,
+    proximal_sgd,
     tilted_output_perturbation,
 )
 from service.planning.plan import Plan
@@ -112,6 +115,49 @@ CATALOG: dict[str, Algorithm] = {
             example={"loss": "logistic", "ridge": 0.01},
         ),
         Algorithm(
+            name=accelerated_clipped_sgd.NAME,
+            title="Accelerated SGD with clipped gradients, one pass",
+            paper=_LR_HT,
+            algorithm="4 with mean oracle 1",
+            theorem="29",
+            problem="smooth convex losses over any set with a projection; rows may be unbounded",
+            needs=("smooth loss",),
+            cost="one noisy sum on disjoint batches: the price of a single release",
+            parameters=accelerated_clipped_sgd.Parameters,
+            plan=accelerated_clipped_sgd.plan,
+            example={"loss": "logistic"},
+        ),
+        Algorithm(
+            name=localized_subgradient.NAME,
+            title="Localized clipped subgradients for population risk",
+            paper=_LR_HT,
+            algorithm="3 on 2",
+            theorem="10, and 18 for ridge > 0",
+            problem="population risk of convex losses, smooth or not; rows may be unbounded",
+            needs=(),
+            cost="one phase of noisy sums: phases read disjoint rows",
+            parameters=localized_subgradient.Parameters,
+            plan=localized_subgradient.plan,
+            example={"loss": "hinge"},
+        ),
+        Algorithm(
+            name=proximal_sgd.NAME,
+            title="Noisy proximal SGD, one pass",
+            paper=_LR_HT,
+            algorithm="6 with mean oracle 1",
+            theorem="35",
+            problem="smooth losses with an l1, elastic net or group lasso; rows may be unbounded",
+            needs=("smooth loss", "ridge > 0, or parameters.growth or steps"),
+            cost="one noisy sum on disjoint batches: the price of a single release",
+            parameters=proximal_sgd.Parameters,
+            plan=proximal_sgd.plan,
+            example={
+                "loss": "logistic",
+                "ridge": 0.01,
+                "regulariser": {"kind": "l1", "strength": 0.001},
+            },
+        ),
+        Algorithm(
             name=frank_wolfe.NAME,
             title="Frank-Wolfe with privately chosen vertices",
             paper=_BGM,
@@ -203,6 +249,10 @@ def plan(spec: JobSpec, facts: Facts) -> Plan:
             f"no algorithm is called {spec.algorithm[:64]!r}; there are: "
             + ", ".join(sorted(CATALOG))
             + "."
+        )
+    if spec.regulariser.kind != "none" and algorithm.name != proximal_sgd.NAME:
+        raise PlanRefused(
+            f"{algorithm.name} takes no regulariser besides ridge; {proximal_sgd.NAME} does."
         )
     try:
         parameters = algorithm.parameters.model_validate(spec.parameters)

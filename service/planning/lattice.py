@@ -243,7 +243,17 @@ def calibrate_point(
 def calibrate_choice(
     goal: Target, facts: Facts, slope_bound: float, sensitivity: int, times: int
 ) -> ScoreLattice:
-    """The lattice on which `times` choices over the same rows cost at most what the job asks.
+    """The lattice on which `times` choices over the same rows cost at most what the job asks."""
+    return ScoreLattice(
+        derivative_units=DERIVATIVE_UNITS,
+        step=slope_bound / DERIVATIVE_UNITS * (facts.feature_step or 0.0),
+        sensitivity_units=sensitivity,
+        scale=choice_scale(goal, facts, sensitivity, times),
+    )
+
+
+def choice_scale(goal: Target, facts: Facts, sensitivity: int, times: int) -> int:
+    """The smallest scale at which `times` choices over the same rows cost at most what `goal` has.
 
     A release of range e = sensitivity/scale costs min(e^2/8, e/a) at order a, and e in a pure account.
     """
@@ -259,12 +269,7 @@ def calibrate_choice(
             f"privacy.epsilon is too small for {times} steps: the scale of the choices would exceed "
             f"{SCALE_MAX} units. Ask fewer steps or a larger epsilon."
         )
-    return ScoreLattice(
-        derivative_units=DERIVATIVE_UNITS,
-        step=slope_bound / DERIVATIVE_UNITS * (facts.feature_step or 0.0),
-        sensitivity_units=sensitivity,
-        scale=scale,
-    )
+    return scale
 
 
 def largest_sensitivity(goal: Target, times: int, bits: int) -> int:

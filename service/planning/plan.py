@@ -4,15 +4,15 @@ record contains it; its digest ties the three together. Every field may be publi
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from service.planning.lattice import Lattice
-from service.planning.releases import Release
+from service.planning.lattice import Lattice, SumLattice
+from service.planning.releases import Exponential, Release
 from service.planning.spec import Facts, JobSpec
 
-PLANNER_VERSION = 2  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 3  # raise it whenever the same spec and facts may plan differently
 
 
 class _Part(BaseModel):
@@ -36,6 +36,68 @@ class ClippedSgdSchedule(_Part):
     batch: PositiveInt
     strong_convexity: float
     smoothness: float
+
+
+class PrivateClip(_Part):
+    """The clip is chosen from the data, before any sum: 2^(j/4) times the lattice's, j in `CHOICES`,
+    by how far the number of records whose gradient at 0 is no longer is from `rank`: see
+    heavy_tails.py."""
+
+    CHOICES: ClassVar[range] = range(-160, 161)
+    SENSITIVITY: ClassVar[int] = 2  # of the difference of two scores, under replacement
+
+    rank: NonNegativeInt
+    scale: PositiveInt
+
+    def release(self) -> Exponential:
+        return Exponential(sensitivity=self.SENSITIVITY, scale=self.scale)
+
+
+class AcceleratedClippedSgdSchedule(_Part):
+    """AC-SA; batch t is the rows [t * batch, (t + 1) * batch). `damping` is s in accelerated_sgd's
+    plan, per unit of a chosen clip."""
+
+    kind: Literal["accelerated_clipped_sgd"] = "accelerated_clipped_sgd"
+    steps: PositiveInt
+    batch: PositiveInt
+    smoothness: PositiveFloat
+    damping: float = Field(ge=0)
+
+
+class ProximalSgdSchedule(_Part):
+    """w <- prox(w - eta (g/batch + ridge w)); batch t is the rows [t * batch, (t + 1) * batch)."""
+
+    kind: Literal["proximal_sgd"] = "proximal_sgd"
+    steps: PositiveInt
+    batch: PositiveInt
+    step_size: PositiveFloat
+
+
+class SubgradientPhase(_Part):
+    """`steps` noisy subgradients of batches of the rows [start, stop), with (pull/2)||w - c||^2 added
+    for c the last phase's output, within `reach` of c; the mean of the last half of the iterates.
+    Steps are inversely proportional to a chosen clip, pulls proportional."""
+
+    start: NonNegativeInt
+    stop: PositiveInt
+    batch: PositiveInt
+    steps: PositiveInt
+    step_size: PositiveFloat
+    pull: PositiveFloat
+    reach: PositiveFloat | None
+    lattice: SumLattice
+
+
+class LocalizedSubgradientSchedule(_Part):
+    """Phases on disjoint ranges of rows, one after the other; no step is longer than `step_max`."""
+
+    kind: Literal["localized_subgradient"] = "localized_subgradient"
+    phases: tuple[SubgradientPhase, ...] = Field(min_length=1)
+    step_max: PositiveFloat | None
+
+    @property
+    def steps(self) -> int:
+        return sum(phase.steps for phase in self.phases)
 
 
 class BoundedAdversary(_Part):
@@ -172,6 +234,9 @@ Smoothing = Annotated[Moreau | Ball, Field(discriminator="kind")]
 Schedule = Annotated[
     GradientDescentSchedule
     | ClippedSgdSchedule
+    | AcceleratedClippedSgdSchedule
+    | ProximalSgdSchedule
+    | LocalizedSubgradientSchedule
     | MinimiserSchedule
     | AcceleratedSgdSchedule
     | LocalizedAcceleratedSgdSchedule
@@ -217,6 +282,7 @@ class Plan(_Part):
     smoothing: Smoothing | None
     schedule: Schedule
     lattice: Lattice
+    private_clip: PrivateClip | None = None
     release: Release
     price: Price
     guarantee: Guarantee

@@ -173,6 +173,39 @@ class Polytope(_Public):
         return self
 
 
+class NoRegulariser(_Public):
+    """Nothing besides `ridge`."""
+
+    kind: Literal["none"] = "none"
+
+
+_Strength = Annotated[float, Field(ge=0, le=1e9)]
+
+
+class L1(_Public):
+    """strength ||w||_1, intercepts left out."""
+
+    kind: Literal["l1"] = "l1"
+    strength: _Strength
+
+
+class ElasticNet(_Public):
+    """l1 ||w||_1 + (l2/2) ||w||_2^2, intercepts left out."""
+
+    kind: Literal["elastic_net"] = "elastic_net"
+    l1: _Strength
+    l2: _Strength
+
+
+class GroupLasso(_Public):
+    """strength times the sum over groups g of sqrt(|g|) ||w_g||_2, intercepts left out. `groups` are
+    sizes, in the order of the features: the indicators of one categorical column are a group."""
+
+    kind: Literal["group_lasso"] = "group_lasso"
+    strength: _Strength
+    groups: tuple[PositiveInt, ...] = Field(min_length=1, max_length=100_000)
+
+
 class Privacy(_Public):
     epsilon: float = Field(ge=1e-6, le=EPSILON_MAX, description="What the job may cost.")
     delta: float | None = Field(
@@ -206,6 +239,7 @@ Loss = Annotated[
 FeasibleSet = Annotated[
     AllSpace | L2Ball | L1Ball | Simplex | Box | Polytope, Field(discriminator="kind")
 ]
+Regulariser = Annotated[NoRegulariser | L1 | ElasticNet | GroupLasso, Field(discriminator="kind")]
 
 
 class JobSpec(_Public):
@@ -221,6 +255,9 @@ class JobSpec(_Public):
     )
     ridge: float = Field(
         default=0.0, ge=0, le=1e9, description="lambda: adds (lambda/2)||w||^2, intercept included."
+    )
+    regulariser: Annotated[Regulariser, BeforeValidator(_shorthand)] = Field(
+        default=NoRegulariser(), description="Besides ridge, and with corners: for proximal-sgd."
     )
     privacy: Privacy
     parameters: dict[str, float | int | str | bool] = Field(

@@ -5,6 +5,8 @@ label in world zero and the other in world one, so that its gradient is +C in on
 A clip well below the loss's own derivative keeps it at its bound wherever a noisy run wanders.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from service.planning.catalog import plan
@@ -46,6 +48,12 @@ def choosing(steps):
         "ridge": 0.0,
         "parameters": {"steps": steps},
     }
+
+
+def choosing_clip(share, quantile=0.5):
+    """A job whose clip is chosen, for this share of what it may spend."""
+    more = {"clip": "private", "clip_share": share, "clip_quantile": quantile}
+    return {"parameters": {"steps": 2, **more}}
 
 
 def facts(storage, delta):
@@ -91,3 +99,19 @@ def game(algorithm, storage="fixed", *, epsilon, delta, position=0, company=0, *
         worlds.append((x, y))
     norm = np.abs(row).sum() if delta == 0 else 1.0
     return Game(plan=made, worlds=(worlds[0], worlds[1]), position=position, direction=-row / norm)
+
+
+def clip_game(algorithm, storage, canary, **job):
+    """A "longer" canary is zero in one world and longer than any clip in the other. Besides, five rows
+    are zero, one has a gradient of length 1 and five are longer than any clip, so that below 1 the
+    count falls from the rank, 6, and above 1 it falls to it: scores move in opposite directions.
+    "Opposite" canaries are alike in length and differ in their label."""
+    target = game(algorithm, storage, position=0, **job)
+    worlds = []
+    for world in (0, 1):
+        x, y = (array.copy() for array in target.worlds[world])
+        if canary == "longer":
+            x[:, 0] = [(0.0, 2.0**50)[world]] + [0.0] * 5 + [2.0] + [2.0**50] * 5
+            y[0] = 1.0
+        worlds.append((x, y))
+    return replace(target, worlds=(worlds[0], worlds[1]))

@@ -45,6 +45,7 @@ class Round:
 
     sums: list[tuple[Sequence[int], NDArray[np.float64]]]
     weights: NDArray[np.float64]
+    clip: int = 0  # the number of the chosen one
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,10 @@ class Game:
         without = [total for rows, total in played.sums if self.position not in rows]
         return float(self.direction @ (with_it[0] - (without[0] if without else 0.0)))
 
+    def clip(self, played: Round) -> float:
+        """The clip, where it is chosen."""
+        return float(played.clip)
+
 
 class Spy(Data):
     """Data that also notes what it lets out."""
@@ -110,6 +115,7 @@ class Spy(Data):
     def __init__(self, plan: Plan, rows: Rows, randomness: Randomness) -> None:
         super().__init__(plan, *rows, randomness)
         self.seen: list[tuple[Sequence[int], NDArray[np.float64]]] = []
+        self.clip = 0
 
     def _released(
         self, exact: NDArray[np.int64], step: float, rows: Sequence[int]
@@ -118,9 +124,12 @@ class Spy(Data):
         self.seen.append((rows, released / step))
         return released
 
-    def _chosen(self, scores: NDArray[np.int64], rows: Sequence[int]) -> int:
-        """Among the ends of the axes of an l1 ball, noted as such."""
-        chosen = super()._chosen(scores, rows)
+    def _chosen(self, scores: NDArray[np.int64], scale: int, rows: Sequence[int]) -> int:
+        """Among the ends of the axes of an l1 ball, noted as such; or among clips."""
+        chosen = super()._chosen(scores, scale, rows)
+        if self._plan.private_clip is not None:
+            self.clip = chosen
+            return chosen
         axis = np.zeros(self._plan.dimension)
         axis[chosen % axis.size] = 1.0 if chosen < axis.size else -1.0
         self.seen.append((rows, axis))
@@ -135,7 +144,7 @@ def play(game: Game, world: int, noise_key: bytes, spy: type[Spy] = Spy) -> Roun
     plan = game.plan
     sums = spy(plan, game.worlds[world], Randomness(noise_key, game.digest))
     weights = RUNS[plan.algorithm](plan, sums, Progress())
-    return Round(sums=sums.seen, weights=weights)
+    return Round(sums=sums.seen, weights=weights, clip=sums.clip)
 
 
 @dataclass(frozen=True)
@@ -145,11 +154,12 @@ class Finding:
     white: float
     black: float
     cancelling: float
-    on_lattice: bool
+    clip: float = 0.0
+    on_lattice: bool = False
 
     @property
     def worst(self) -> float:
-        return max(self.white, self.black, self.cancelling)
+        return max(self.white, self.black, self.cancelling, self.clip)
 
 
 def attack(game: Game, name: str, rounds: int, alpha: float, spy: type[Spy] = Spy) -> Finding:
@@ -157,10 +167,13 @@ def attack(game: Game, name: str, rounds: int, alpha: float, spy: type[Spy] = Sp
     played = [
         [play(game, world, key(name, world, i), spy) for i in range(rounds)] for world in (0, 1)
     ]
+    statistics = [game.white, game.black, game.cancelling]
+    if game.plan.private_clip is not None:
+        statistics.append(game.clip)
     bounds = []
-    for statistic in (game.white, game.black, game.cancelling):
+    for statistic in statistics:
         zero, one = (np.array([statistic(r) for r in world]) for world in played)
-        bounds.append(lower_bound(zero, one, alpha / 3, score_of(game.plan)))
+        bounds.append(lower_bound(zero, one, alpha / len(statistics), score_of(game.plan)))
     return Finding(*bounds, on_lattice=all(on_lattice(r) for world in played for r in world))
 
 

@@ -3,7 +3,16 @@
 import pytest
 
 from service.planning.catalog import CATALOG
-from tests.audit.games import choosing, clipped, drawn, game, phased, solved
+from tests.audit.games import (
+    choosing,
+    choosing_clip,
+    clip_game,
+    clipped,
+    drawn,
+    game,
+    phased,
+    solved,
+)
 from tests.audit.harness import FAMILY, attack, claim
 
 # algorithm, storage, the canary's row, what the job asks: one row per way of being attacked
@@ -14,6 +23,12 @@ GAUSSIAN = [
     ("clipped-sgd", "fixed", 0, clipped(3)),
     ("clipped-sgd", "fixed", 11, clipped(3, "squared")),
     ("clipped-sgd", "float64", 5, clipped(3, "squared")),
+    ("accelerated-clipped-sgd", "fixed", 0, clipped(3)),
+    ("accelerated-clipped-sgd", "float64", 11, clipped(3, "squared")),
+    ("proximal-sgd", "fixed", 4, clipped(3)),
+    ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": {"kind": "l1", "strength": 0.1}}),
+    ("localized-subgradient", "fixed", 0, clipped(3, "hinge")),
+    ("localized-subgradient", "float64", 11, clipped(2)),
     ("accelerated-sgd", "fixed", 2, clipped(4)),
     ("accelerated-sgd", "float64", 7, clipped(2, "hinge")),
     ("localized-accelerated-sgd", "fixed", 0, clipped(3)),
@@ -29,6 +44,9 @@ LAPLACE = [
     ("gradient-descent", "fixed", 0, clipped(1)),
     ("gradient-descent", "float64", 4, clipped(1, "squared")),
     ("clipped-sgd", "fixed", 6, clipped(3)),
+    ("accelerated-clipped-sgd", "fixed", 3, clipped(3)),
+    ("proximal-sgd", "float64", 0, clipped(2)),
+    ("localized-subgradient", "fixed", 0, clipped(2, "hinge")),
     ("accelerated-sgd", "fixed", 5, clipped(2, "hinge")),
     ("localized-accelerated-sgd", "fixed", 9, clipped(1)),
     ("output-perturbation", "fixed", 0, solved(steps=3)),
@@ -42,6 +60,15 @@ DRAWN = [
     ("accelerated-sgd", 3.0, 1e-2, 0, drawn(2, batch=3)),
     ("accelerated-sgd", 2.0, 0.0, 11, drawn(2, batch=3)),
     ("localized-accelerated-sgd", 4.0, 1e-2, 0, drawn(2, halvings=2)),
+    ("localized-subgradient", 4.0, 1e-2, 0, drawn(2, halvings=2)),
+]
+# epsilon, delta, storage, how the canary differs, what the job asks: the clip is chosen
+CLIPS = [
+    ("clipped-sgd", 8.0, 0.0, "float64", "longer", choosing_clip(0.8)),
+    ("clipped-sgd", 4.0, 0.0, "fixed", "opposite", choosing_clip(0.1, 0.01)),
+    ("accelerated-clipped-sgd", 17.0, 1e-6, "float64", "longer", choosing_clip(0.9)),
+    ("proximal-sgd", 17.0, 1e-6, "fixed", "opposite", choosing_clip(0.1, 0.01)),
+    ("localized-subgradient", 17.0, 1e-6, "fixed", "opposite", choosing_clip(0.1, 0.01)),
 ]
 # epsilon, delta, the canary's row, how many rows lean its way, what the job asks
 CHOICES = [
@@ -49,7 +76,7 @@ CHOICES = [
     ("frank-wolfe", 6.0, 0.0, 5, 1, choosing(3)),
     ("frank-wolfe", 9.0, 1e-6, 11, 0, choosing(2)),
 ]
-ALPHA = FAMILY / (len(GAUSSIAN) + len(LAPLACE) + len(DRAWN) + len(CHOICES))
+ALPHA = FAMILY / (len(GAUSSIAN) + len(LAPLACE) + len(DRAWN) + len(CHOICES) + len(CLIPS))
 
 
 def test_every_algorithm_of_the_catalog_is_attacked():
@@ -109,3 +136,21 @@ def test_drawn_batches_hide_the_canary_as_promised(
         f"{name}: paid epsilon {paid:.3f}, white box {found.white:.3f}, black box {found.black:.3f}"
     )
     assert found.worst <= paid and found.on_lattice
+
+
+@pytest.mark.parametrize(("algorithm", "epsilon", "delta", "storage", "canary", "job"), CLIPS)
+def test_chosen_clips_and_sums_under_them_hide_the_canary_as_promised(
+    algorithm, epsilon, delta, storage, canary, job, audit_rounds
+):
+    """Attacked by the choice where the canary's length differs, and by the sums where its sign does:
+    one canary cannot do all it may to both."""
+    name = f"clip {algorithm} {epsilon} {delta} {storage} {canary} {job}"
+    target = clip_game(algorithm, storage, canary, epsilon=epsilon, delta=delta, **job)
+    found, paid = attack(target, name, audit_rounds, ALPHA), claim(target.plan)
+    print(
+        f"{name}: paid epsilon {paid:.3f}, white box {found.white:.3f}, clip {found.clip:.3f}, "
+        f"black box {found.black:.3f}"
+    )
+    assert found.worst <= paid and found.on_lattice
+    choice = float(target.plan.private_clip.release().pure())
+    assert found.clip >= 0.2 * choice if canary == "longer" else found.white >= 0.1 * paid

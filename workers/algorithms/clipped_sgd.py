@@ -13,6 +13,7 @@ from workers.progress import Progress
 def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule = plan.schedule
     assert isinstance(schedule, ClippedSgdSchedule)
+    data.settle_clip()
     batch = schedule.batch
     w = np.zeros(plan.dimension)
     mean, total = np.zeros_like(w), 0.0

@@ -114,8 +114,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         halvings = parameters.halvings
         if halvings is None:
             halvings = best_halvings(goal, facts, plain, d, G, -(-n // 2), steps)
-        rows = _layout(n, wanted, halvings)
-        if best is not None and len(rows) < len(_layout(n, wanted, 0)):
+        rows = layout(n, wanted, halvings)
+        if best is not None and len(rows) < len(layout(n, wanted, 0)):
             continue  # batches so small that they leave no rows for the last phases
         variance = d * noise_variance(goal, facts, plain, 1, 2**halvings, steps)
         batch, population = rows[0]
@@ -129,7 +129,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     assert best is not None
     _, steps, halvings, beta, first = best
 
-    rows = _layout(n, wanted, halvings)
+    rows = layout(n, wanted, halvings)
     lattice = calibrate_sampled(goal, facts, p, clip, 1, 2**halvings, steps)
     error, solved = total(rows, steps, d * lattice.variance, beta, first)
     phases, start = [], 0
@@ -162,7 +162,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
 
 
-def _layout(n: int, wanted: int, halvings: int) -> list[tuple[int, int]]:
+def layout(n: int, wanted: int, halvings: int) -> list[tuple[int, int]]:
     """(batch, rows) of each phase: all batches the same share of their rows, and at least one row."""
     count = min(wanted, PHASES_MAX, ((n >> halvings) + 1).bit_length() - 1)
     batches = [(n << i) // ((2**count - 1) << halvings) for i in reversed(range(count))]

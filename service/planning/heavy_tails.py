@@ -1,0 +1,196 @@
+"""What the heavy-tailed algorithms share: moments, the clip that they call for, and a private clip.
+
+**Moments.** LR-HT assumes E sup_w ||grad||^k <= r^k for some k >= 2, of the data's gradient alone. An
+analyst who knows such a bound from elsewhere gives `moment` and `moment_bound`. Clipping at C has a
+bias of at most B = r^k/((k-1) C^(k-1)) (its Lemma 8) and noise proportional to C, and the theorems
+balance the two: C = r z^(1/k), z the number of rows that would drown the noise of a mean of them all
+(each plan says which z). Where the loss and the rows bound gradients, C need not exceed that bound; it
+is then the clip by default, without bias: k is infinite.
+
+**Private clip.** An analyst who knows no moment can have the clip chosen from the data. At that C the
+share of records that are clipped is, by Markov's inequality, at most (r/C)^k = 1/z: neither r nor k
+occurs. So the clip wanted is the quantile 1 - 1/z of the lengths of the records' gradients, taken at
+w = 0, where every run starts. It is chosen among the powers of 2^(1/4) from 2^-40 to 2^40 by the
+exponential mechanism, with the score
+
+    score(t) = | #{i : length_i <= t} - rank |,    rank = the quantile times n, an integer.
+
+*Sensitivity.* A record's length is a function of that record alone, and adds 0 or 1 to each count,
+whatever floats did. Replacing the record moves every count by at most 1, so every score by at most 1
+in either direction, and the difference of two scores by at most 2. That is attained: between the old
+length and the new one all counts move the same way, but scores fall above the rank and rise below it.
+Scores are integers below 2^31. The choice is one release over all rows, of range 2/scale.
+
+*Price.* A share of the budget (`clip_share`) sets the scale, what the choice really costs is taken
+off, and the rest pays for the sums: `Sequence` of the two. The sums' lattice is made for a clip of 1
+(of 1/l2 in the derivative, for rows of bounded norm). The chosen clip multiplies what a lattice unit
+is worth and changes no integer, so the price is fixed before anything is chosen; a step size that
+depends on the clip is post-processing of the choice.
+
+*Quantile.* A choice is off by about 10 scales in its count at most (the logarithm of 321 candidates,
+and 4 to spare), and further than that from the last record it cannot tell clips apart. So the tail
+left out is the larger of 1/z and 10 scale/n, and at most one half. `clip_quantile` overrides it.
+"""
+
+from dataclasses import dataclass, replace
+from math import exp, inf, log, sqrt
+from typing import Literal
+
+from pydantic import Field
+
+from service.errors import PlanRefused
+from service.planning.algorithms.gradient_descent import clip_bound
+from service.planning.conversion import UNITS, best_order
+from service.planning.lattice import Target, choice_scale
+from service.planning.losses import Problem
+from service.planning.plan import PrivateClip
+from service.planning.releases import Release, Sequence
+from service.planning.spec import Facts, StepsAndClip
+
+_CLIP_MIN, _CLIP_MAX = 1e-9, 1e9  # as for an analyst's own clip
+_OFF = 10  # scales by which a choice may miss its rank
+
+
+class HeavyTails(StepsAndClip):
+    """Parameters of the algorithms for heavy tails."""
+
+    clip: float | Literal["private"] | None = Field(  # type: ignore[assignment]
+        default=None,
+        description='Bound on one record\'s gradient norm, from 1e-9 to 1e9; "private" chooses it '
+        "from the data for a share of the budget. Defaults to what moment_bound calls for, or else "
+        "to the loss's Lipschitz constant.",
+    )
+    moment: float = Field(default=2.0, ge=2, le=100, description="k, for moment_bound.")
+    moment_bound: float | None = Field(
+        default=None,
+        ge=_CLIP_MIN,
+        le=_CLIP_MAX,
+        description="r: the k-th moment of a record's gradient norm, to the power 1/k, is at most r "
+        "for every w of the set. Known from elsewhere: it is not checked, and no privacy rests on it.",
+    )
+    clip_share: float = Field(
+        default=0.1, ge=0.001, le=0.9, description="Of the budget, for a private clip."
+    )
+    clip_quantile: float | None = Field(
+        default=None, gt=0, lt=1, description="Of the gradients' lengths, for a private clip."
+    )
+
+
+@dataclass(frozen=True)
+class Tails:
+    """What is known of the gradients' lengths before T is chosen."""
+
+    r: float
+    k: float  # inf where r bounds every gradient
+    asked: float | None  # the analyst's clip
+    bound: float  # of the loss itself on these rows; inf if none
+    private: bool
+
+    @property
+    def power(self) -> float:
+        """(k-1)/k, the exponent of the private term of an excess risk."""
+        return 1 - 1 / self.k
+
+    def clip(self, z: float) -> float:
+        """C, in gradient units; 1 where it will be chosen."""
+        if self.private:
+            return 1.0
+        wanted = self.asked if self.asked is not None else self.r * float(z ** (1 / self.k))
+        return min(max(wanted, _CLIP_MIN), _CLIP_MAX, max(self.bound, _CLIP_MIN))
+
+    def bias(self, C: float) -> float:
+        """B of Lemma 8."""
+        if self.k == inf or self.bound <= C:
+            return 0.0
+        tail = (self.k - 1) * log(self.r / C)
+        return self.r * min(1.0, exp(min(0.0, tail)) / (self.k - 1))
+
+
+def tails(name: str, parameters: HeavyTails, p: Problem, facts: Facts) -> Tails:
+    """From the parameters; refused where nothing bounds a gradient and nothing says how to clip it."""
+    bounded = facts.l2 is not None or not p.rowwise
+    bound = p.G if bounded else inf
+    if parameters.clip == "private":
+        if not p.rowwise:
+            raise PlanRefused(
+                "every gradient of geometric_median has length 1, so there is no clip to choose; "
+                "leave parameters.clip out."
+            )
+        return Tails(1.0, inf, None, inf, private=True)
+    asked = parameters.clip
+    if asked is not None and not _CLIP_MIN <= asked <= _CLIP_MAX:
+        raise PlanRefused(
+            f"parameters.clip of {name} is a number from {_CLIP_MIN:g} to {_CLIP_MAX:g}, or "
+            '"private"; for example 1.'
+        )
+    if parameters.moment_bound is not None:
+        return Tails(parameters.moment_bound, parameters.moment, asked, bound, private=False)
+    if asked is None and bound == inf:
+        raise PlanRefused(
+            "a record's gradient has no bound of its own here (unbounded columns or labels, or all "
+            'of R^d); set parameters.clip to "private" or to the gradient norm at which to clip, or '
+            "parameters.moment_bound to a bound on a moment of it."
+        )
+    return Tails(min(bound, asked or inf), inf, asked, bound, private=False)
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """How gradients are clipped, and what is left to pay for their sums."""
+
+    C: float  # in gradient units
+    bound: float  # as `calibrate` takes it
+    goal: Target
+    choice: PrivateClip | None
+
+    def paid(self, sums: Release) -> Release:
+        """The whole job: the choice of the clip, if any, then the sums."""
+        return sums if self.choice is None else Sequence(parts=(self.choice.release(), sums))
+
+    def describe(self, theorem: str) -> str:
+        return theorem if self.choice is None else f"{theorem}, for a chosen clip of 1"
+
+
+def clipping(
+    known: Tails, parameters: HeavyTails, p: Problem, facts: Facts, goal: Target, z: float
+) -> Clipping:
+    if known.private:
+        bound = 1.0 if facts.l2 is None else 1 / facts.l2
+        choice, left = _choice(parameters, facts, goal, z)
+        return Clipping(1.0, bound, left, choice)
+    C = known.clip(z)
+    bound = clip_bound(StepsAndClip(clip=C), p, facts)
+    return Clipping(bound * (p.X2 if p.rowwise else 1.0), bound, goal, None)
+
+
+def _choice(
+    parameters: HeavyTails, facts: Facts, goal: Target, z: float
+) -> tuple[PrivateClip, Target]:
+    n = facts.rows
+    share = replace(goal, units=int(goal.units * parameters.clip_share))
+    scale = choice_scale(share, facts, PrivateClip.SENSITIVITY, 1) if share.units > 0 else 0
+    tail = min(0.5, max(1 / max(z, 1.0), _OFF * scale / n))
+    quantile = parameters.clip_quantile or 1 - tail
+    if scale > 0:
+        choice = PrivateClip(rank=min(n, round(quantile * n)), scale=scale)
+        left = replace(goal, units=goal.units - _spent(choice, facts, goal))
+        if left.units > 0:
+            return choice, left
+    raise PlanRefused(
+        "privacy.epsilon is too small to pay for a private clip and for sums; ask a larger epsilon, "
+        "or set parameters.clip."
+    )
+
+
+def _spent(choice: PrivateClip, facts: Facts, goal: Target) -> int:
+    """In units, rounded up: at the job's Renyi order and at the account's."""
+    release = choice.release()
+    if goal.delta == 0:
+        return -int(-release.pure() * UNITS // 1)
+    orders = {best_order(goal.epsilon, goal.delta), facts.account.order or 2}
+    return max(-int(-release.renyi(a) / a * UNITS // 1) for a in orders)
+
+
+def rows_that_drown(goal: Target, n: int, d: int, steps: float) -> float:
+    """epsilon n/sqrt(d T) of the theorems, with epsilon = sqrt(2 rho): their z."""
+    return sqrt(2 * goal.rho) * n / sqrt(d * steps)

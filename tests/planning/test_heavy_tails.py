@@ -1,0 +1,164 @@
+"""Plans for heavy tails: the theorems' numbers, and a clip that is chosen at a price fixed before."""
+
+from itertools import pairwise
+from math import ceil, inf, log, sqrt
+
+import pytest
+
+from service.planning.catalog import plan
+from service.planning.conversion import budget_units
+from service.planning.heavy_tails import Tails
+from service.planning.lattice import target
+from service.planning.plan import Plan
+from service.planning.price import fits_own_target, price_units
+from tests.planning.cases import facts, spec
+from tests.planning.test_guarantee import ACCOUNTS, EPSILONS, SIZES
+
+ALL = ("clipped-sgd", "accelerated-clipped-sgd", "proximal-sgd", "localized-subgradient")
+algorithms = pytest.mark.parametrize("algorithm", ALL)
+
+
+@algorithms
+@pytest.mark.parametrize("account", ACCOUNTS)
+@pytest.mark.parametrize("storage", ["fixed", "float64"])
+@pytest.mark.parametrize("halvings", [0, 1])
+def test_the_guarantee_of_a_chosen_clip(algorithm, account, storage, halvings):
+    """Choice and sums together cost no more than was asked, and no less to speak of."""
+    if halvings and algorithm != "localized-subgradient":
+        pytest.skip("no batches are drawn")
+    drawn = {"halvings": halvings, "steps": 50} if halvings else {}
+    account_delta, job_delta = ACCOUNTS[account]
+    delta = account_delta if job_delta is None else job_delta
+    for rows, columns in SIZES[1:]:
+        for epsilon in EPSILONS[1:]:
+            about = facts(storage, rows, columns, epsilon, account_delta)
+            job = spec(algorithm, epsilon, job_delta, parameters={"clip": "private", **drawn})
+            made = plan(job, about)
+            assert Plan.model_validate_json(made.canonical()).digest() == made.digest()
+            choice = made.release.parts[0]
+            assert choice == made.private_clip.release() and choice.sensitivity == 2
+            assert fits_own_target(made.release, epsilon, delta)
+            assert made.price.units == price_units(made.release, about.account)
+            if delta == account_delta:
+                asked = budget_units(epsilon, delta)
+                assert 0.999 * asked <= made.price.units <= asked
+                assert price_units(choice, about.account) <= 0.11 * asked + 1
+            assert 0 <= made.private_clip.rank <= rows
+
+
+@algorithms
+def test_the_share_and_the_quantile_are_the_analysts_to_set(algorithm):
+    about = facts("float64", rows=10**5)
+    clip = {"clip": "private", "clip_share": 0.5, "clip_quantile": 0.7}
+    made = plan(spec(algorithm, parameters=clip), about)
+    assert made.private_clip.rank == 70_000
+    share = price_units(made.private_clip.release(), about.account) / made.price.units
+    assert 0.3 <= share <= 0.5  # scales are whole numbers, and the sums get the rest
+
+
+@algorithms
+def test_by_default_the_tail_that_is_clipped_balances_noise_and_bias(algorithm):
+    """1/z of the records, but no fewer than the choice can count."""
+    about = facts("float64", rows=10**6)
+    made = plan(spec(algorithm, parameters={"clip": "private"}), about)
+    clipped = 10**6 - made.private_clip.rank
+    assert 10 * made.private_clip.scale - 1 <= clipped <= 10**6 / 2
+    one = plan(spec(algorithm, parameters={"clip": "private"}), facts("float64", rows=2))
+    assert one.private_clip.rank == 1
+
+
+@algorithms
+@pytest.mark.parametrize("moment", [2, 3.5, 100])
+@pytest.mark.parametrize("storage", ["fixed", "float64"])
+def test_moments_set_the_clip_and_a_clip_overrides_them(algorithm, moment, storage):
+    about = facts(storage, rows=10**5)
+    known = {"moment": moment, "moment_bound": 0.005}
+    made = plan(spec(algorithm, parameters=known), about)
+    lighter = plan(spec(algorithm, parameters=known | {"moment_bound": 0.0025}), about)
+    assert lighter.lattice.clip < made.lattice.clip
+    asked = plan(spec(algorithm, parameters=known | {"clip": 0.125}), about)
+    assert asked.lattice.clip == pytest.approx(0.125)
+    assert made.private_clip is None
+
+
+def test_theorem_33():
+    n, d, k, r, mu = 10**6, 20, 3, 2.0, 0.1
+    about = facts("float64", rows=n)
+    parameters = {"moment": k, "moment_bound": r}
+    job = spec("clipped-sgd", parameters=parameters, set={"radius": 1.0})
+    rho = target(job, about).rho
+    beta, D = 0.25 + mu, 2.0
+    inside = mu * beta * D**2 / r**2 * (n + (2 * rho * n**2 / d) ** ((k - 1) / k))
+    steps = ceil(4 * beta / mu * log(inside))
+    made = plan(job, about)
+    assert made.schedule.steps == steps
+    C = r * (2 * rho * n**2 / (d * steps)) ** (1 / (2 * k))
+    assert made.lattice.clip == pytest.approx(C)
+    assert made.schedule.steps * made.schedule.batch <= n  # n/(T+1) rows, not n/T
+
+
+def test_theorem_29():
+    n, d, k, r = 10**7, 20, 4, 0.1
+    about = facts("float64", rows=n)
+    parameters = {"moment": k, "moment_bound": r}
+    job = spec("accelerated-clipped-sgd", parameters=parameters, set={"radius": 5.0})
+    rho = target(job, about).rho
+    curved, epsilon = 0.25 * 5 / r, sqrt(2 * rho)
+    private = curved ** (2 * k / (5 * k - 1)) * (epsilon * n / sqrt(d)) ** (
+        (2 * k - 2) / (5 * k - 1)
+    )
+    steps = ceil(min(private, sqrt(curved) * n**0.25))
+    made = plan(job, about)
+    assert made.schedule.steps == steps
+    assert made.lattice.clip == pytest.approx(r * (epsilon * n / sqrt(d * steps)) ** (1 / k))
+
+
+def test_theorem_38():
+    n, d, k, r = 10**6, 20, 2, 1.0
+    about = facts("float64", rows=n)
+    made = plan(spec("proximal-sgd", parameters={"moment_bound": r}), about)
+    rho, steps = target(made.spec, about).rho, made.schedule.steps
+    z = sqrt(2 * rho) * n / (sqrt(d) * steps)
+    C = r * z ** (1 / k)
+    assert made.lattice.clip == pytest.approx(C)
+    assert made.schedule.step_size == pytest.approx(1 / (2 * 0.35))
+    error = (r**k / C ** (k - 1)) ** 2 + 2 * d * C**2 * steps**2 / (rho * n**2) + steps / n
+    assert steps == 2 * ceil(3.5 * log(r * 10 * 0.1 / error))
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_theorem_10(power):
+    n, d, r = 2**14, 20, 1.0
+    about = facts("float64", rows=n)
+    parameters = {"moment": 2, "moment_bound": r, "power": power, "steps": 10**6}
+    made = plan(spec("localized-subgradient", parameters=parameters), about)
+    rho, phases = target(made.spec, about).rho, made.schedule.phases
+    for i, phase in enumerate(phases):
+        rows = phase.stop - phase.start
+        z = sqrt(2 * rho) * rows / sqrt(d * log(n))
+        assert phase.lattice.clip == pytest.approx(r * sqrt(z))
+        assert phase.pull == pytest.approx(phases[0].pull * (4 * 2**power) ** i, rel=1e-4)
+        # the fixed point of T and sigma
+        if phase.steps < 10**6:
+            sigma = 2 * phase.lattice.clip**2 * phase.steps / (rho * rows**2)
+            q = rows**power
+            logs = max(1.0, log(100 * phase.pull**2 * q / (d * sigma)))
+            assert phase.steps == pytest.approx(2 * q * logs, rel=0.01, abs=2)
+    assert made.gradients == sum(f.steps * (f.stop - f.start) for f in phases)
+
+
+def test_theorem_18_doubles_the_rows_of_each_round():
+    made = plan(spec("localized-subgradient", ridge=0.1), facts(rows=2**16 - 1))
+    phases = made.schedule.phases
+    falls = [0] + [i for i in range(1, len(phases)) if phases[i].pull < phases[i - 1].pull]
+    ends = [*falls[1:], len(phases)]
+    rows = [phases[b - 1].stop - phases[a].start for a, b in zip(falls, ends, strict=True)]
+    assert len(rows) == 4
+    assert all(1.9 <= later / earlier <= 2.1 for earlier, later in pairwise(rows))
+
+
+def test_bias_and_clip_of_lemma_8():
+    known = Tails(r=2.0, k=3.0, asked=None, bound=inf, private=False)
+    assert known.clip(8.0) == pytest.approx(4.0)
+    assert known.bias(4.0) == pytest.approx(2.0**3 / (2 * 4.0**2))
+    assert Tails(2.0, inf, None, 2.0, private=False).bias(1.0) == 0.0

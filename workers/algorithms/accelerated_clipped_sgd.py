@@ -1,0 +1,31 @@
+"""Runs what service/planning/algorithms/accelerated_clipped_sgd.py planned."""
+
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.planning.plan import AcceleratedClippedSgdSchedule, Plan, Stage
+from workers.algorithms.accelerated_sgd import ac_sa
+from workers.data import Data
+from workers.kernels.projections import project
+from workers.progress import Progress
+
+Floats = NDArray[np.float64]
+
+
+def run(plan: Plan, data: Data, progress: Progress) -> Floats:
+    schedule, ridge = plan.schedule, plan.spec.ridge
+    assert isinstance(schedule, AcceleratedClippedSgdSchedule)
+    damping = max(2 * ridge, schedule.damping * data.settle_clip())
+    stage = Stage(steps=schedule.steps, damping=damping)
+    batch, numbers = schedule.batch, count()
+
+    def gradient(w: Floats) -> Floats:
+        start = next(numbers) * batch
+        total = data.noisy_sum(w, start, start + batch)
+        progress.step()
+        return total / batch
+
+    w = project(np.zeros(plan.dimension), plan.spec.set)
+    return ac_sa(gradient, w, stage, schedule.smoothness, plan.spec.set, ridge=ridge)

@@ -1,0 +1,42 @@
+"""Runs what service/planning/algorithms/localized_subgradient.py planned."""
+
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.planning.plan import LocalizedSubgradientSchedule, Plan
+from workers.algorithms.accelerated_sgd import mean_gradient
+from workers.data import Data
+from workers.kernels.projections import project
+from workers.progress import Progress
+
+Floats = NDArray[np.float64]
+
+
+def run(plan: Plan, data: Data, progress: Progress) -> Floats:
+    schedule, spec = plan.schedule, plan.spec
+    assert isinstance(schedule, LocalizedSubgradientSchedule)
+    clip = data.settle_clip()
+    w = project(np.zeros(plan.dimension), spec.set)
+    for phase in schedule.phases:
+        data.use(phase.lattice)
+        gradient = mean_gradient(data, progress, phase.batch, phase.start, phase.stop)
+        eta = min(phase.step_size / clip, schedule.step_max or inf)
+        pull, centre, mean = phase.pull * clip, w, np.zeros_like(w)
+        kept = phase.steps // 2
+        for t in range(phase.steps):
+            w = w - eta * (gradient(w) - pull * centre)
+            w = _near(centre, w / (1 + eta * (pull + spec.ridge)), phase.reach)
+            w = project(w, spec.set)  # no further from the centre, which is in the set
+            if t >= kept:
+                mean += (w - mean) / (t - kept + 1)
+        w = mean
+    return w
+
+
+def _near(centre: Floats, w: Floats, reach: float | None) -> Floats:
+    distance = float(np.linalg.norm(w - centre))
+    if reach is None or distance <= reach:
+        return w
+    return centre + (w - centre) * (reach / distance)
