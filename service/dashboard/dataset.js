@@ -128,7 +128,7 @@ export async function datasetPage(context) {
       link(`${plural(dataset.audit_length, "audit record")}`, `#/audit/${id}`), ", ", link("its jobs", `#/jobs?dataset=${id}`), ". ", code(id, 40)),
     parts.budget, parts.plot, h("div", { class: "tiles two" }, parts.fits, parts.shares), parts.costs, parts.ledger, parts.owner,
     card("Schema", schemaTable(dataset.schema)));
-  await refresh();
   const soon = later(() => context.here() && refresh().catch(() => {}), 300);
   context.onEvent((event) => { if (event.event === "reset" || event.event === "budget" && event.dataset === id) soon(); });
+  await refresh();
 }

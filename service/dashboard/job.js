@@ -35,10 +35,10 @@ export function planWords(plan) {
   return h("div", { class: "prose" },
     h("p", null, `It fits the ${describe(spec.loss)} loss over ${spec.set.kind === "all" ? "every weight vector" : `the set ${describe(spec.set)}`}`, spec.ridge ? ` with ridge ${num(spec.ridge)}` : "",
       ` on ${plural(plan.facts.rows, "row")} and ${plural(plan.dimension, "weight")}, with ${plan.algorithm}.`),
-    h("p", null, `What leaves the data is ${count === 1 ? "one release" : `${num(count)} releases`}: `,
-      plan.lattice.kind === "sum" ? "each a sum of clipped gradients" : "a point computed from the data", ` plus ${r.mechanism} noise of ${r.mechanism === "Gaussian" ? "standard deviation" : "scale"} ${num(r.noise)}. `,
+    h("p", null, `What leaves the data is ${count === 1 ? "one release" : `${num(count)} releases`}: ${count === 1 ? "" : "each "}`,
+      plan.lattice.kind === "sum" ? "a sum of clipped gradients" : "a point computed from the data", ` plus ${r.mechanism} noise of ${r.mechanism === "Gaussian" ? "standard deviation" : "scale"} ${num(r.noise)}. `,
       `Replacing one person’s record moves it by at most ${num(r.sensitivity)}; the noise hides that. Everything after it is post-processing.`),
-    h("p", null, `Together they are differentially private with ε ${num(guarantee.epsilon)} and δ ${num(guarantee.delta)} for replacing one record. `,
+    h("p", null, `${count === 1 ? "It is" : "Together they are"} differentially private with ε ${num(guarantee.epsilon)} and δ ${num(guarantee.delta)} for replacing one record. `,
       `The ledger is charged ${num(plan.price.units)} units; this job alone satisfies ε ${num(guarantee.epsilon_alone)}.`));
 }
 
@@ -122,4 +122,5 @@ export async function jobPage(context) {
       drawStatus(job);
     }
   });
+  if (!ended(job.state)) soon(); // it may have moved on while this was drawn
 }

@@ -23,7 +23,7 @@ export function schemaForm(schema, changed) {
     }]);
     const bounds = [inner.minimum ?? inner.exclusiveMinimum, inner.maximum ?? inner.exclusiveMaximum];
     const range = numeric && bounds.every((b) => b !== undefined) ? ` From ${num(bounds[0])} to ${num(bounds[1])}.` : "";
-    return field(words(name), control, `${raw.description || ""}${range}`.trim());
+    return field(words(name).replace(/^./, (first) => first.toUpperCase()), control, `${raw.description || ""}${range}`.trim());
   });
   return { element: made.length ? h("div", { class: "row" }, made) : null,
     read: () => Object.fromEntries(controls.map(([name, value]) => [name, value()]).filter(([, value]) => value !== undefined)) };

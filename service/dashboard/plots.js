@@ -15,7 +15,7 @@ export function epsilonOf(units, delta) {
     if (at(low + third) > at(high - third)) low += third;
     else high -= third;
   }
-  return Math.max(0, at(low), 0);
+  return Math.max(0, Math.min(at(low), at(low + 1), at(high)));
 }
 
 export function gauge(budget, label = "Budget") {

@@ -50,7 +50,7 @@ export const code = (text, length = 16) =>
 
 export const page = (title, ...rest) => h("div", { class: "title" }, h("h1", { tabindex: "-1" }, title), ...rest);
 export const card = (title, ...children) =>
-  h("section", { class: "card", "aria-label": title || undefined }, title && h("h2", null, title), ...children);
+  h("section", { class: "card" }, title && h("h2", null, title), ...children);
 export const empty = (title, text, ...more) =>
   h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", null, text), ...more);
 export const loading = (what = "Loading…") => h("p", { class: "loading" }, what);
