@@ -4,7 +4,7 @@ PORT ?= 8000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-utility bench-adult bench-million bench-polling noise openapi
+.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-utility bench-adult bench-million bench-polling noise openapi screenshots
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -44,6 +44,9 @@ bench-utility: ## excess risk against n, beside the theorems
 
 bench-polling: ## what 100 open clients cost the API
 	@python3 tools/dev.py bench polling $(ARGS)
+
+screenshots: ## pictures of every page of the dashboard into docs/screenshots
+	@python3 tools/dev.py screenshots $(ARGS)
 
 openapi: ## write the OpenAPI document
 	@python3 tools/dev.py run -- python -m tools.openapi $(ARGS)

@@ -11,6 +11,7 @@ from service.api import (
     audit,
     budgets,
     catalog,
+    dashboard,
     datasets,
     events,
     jobs,
@@ -95,6 +96,7 @@ def create_app(settings: Settings) -> FastAPI:
     ):
         app.include_router(router, prefix="/v1")
     app.include_router(catalog.health)
+    dashboard.mount(app)
     _describe_problems(app)
     return app
 

@@ -222,3 +222,24 @@ def test_root_is_dropped_and_nobody_else_is(dev, monkeypatch):
 
 def test_it_never_calls_sudo():
     assert "sudo" not in PATH.read_text()
+
+
+@pytest.mark.parametrize(
+    ("installed", "root", "expected"),
+    [
+        ({"chromium", "apt-get"}, True, []),
+        ({"google-chrome"}, True, []),
+        ({"apt-get"}, False, []),
+        (set(), True, []),
+        ({"apt-get"}, True, ["update", "install"]),
+    ],
+)
+def test_a_browser_is_installed_only_where_that_is_allowed(dev, installed, root, expected):
+    calls = []
+
+    def execute(command, **options):
+        calls.append(command[1])
+        return True, ""
+
+    dev.ensure_browser(lambda name: name if name in installed else None, root, execute)
+    assert calls == expected

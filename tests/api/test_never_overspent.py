@@ -260,7 +260,7 @@ QUIET = {
 
 
 @pytest.mark.parametrize("office", ["sqlite"], indirect=True)
-@settings(max_examples=100, **QUIET)
+@settings(max_examples=60, **QUIET)
 @given(steps=STEPS)
 def test_no_sequence_of_calls_exceeds_a_budget_or_a_share(office, steps):
     play(office, steps)

@@ -1,0 +1,126 @@
+// One job: how far it is, its Plan in words and as a table of releases, its model, its certificate.
+import { all, get } from "./client.js";
+import { record, verifyButton } from "./audit.js";
+import { cancelButton, ended, OPEN } from "./jobs.js";
+import { bar, coefficients } from "./plots.js";
+import { announce, badge, card, code, empty, facts, h, later, link, num, page, plural, replace, table, when, words } from "./ui.js";
+
+const MECHANISMS = { gaussian: "Gaussian", pure: "Laplace", exponential: "exponential" };
+
+// A Plan's tree of releases as rows: what is released, how often, on how many rows.
+export function releases(plan) {
+  const step = plan.lattice.kind === "sum" ? plan.lattice.step : 1;
+  const walk = (node, times, rows, how) => {
+    if (node.kind === "repeat") return walk(node.release, times * node.times, rows, how);
+    if (node.kind === "sequence") return node.parts.flatMap((part) => walk(part, times, rows, how));
+    if (node.kind === "subsample") return walk(node.release, times, node.batch, `sampled from ${num(node.population)}`);
+    if (node.kind === "disjoint") {
+      const own = node.parts.length === 1 && node.copies > 1 ? Math.floor(rows / node.copies) : node.parts.length > 1 ? Math.floor(rows / node.parts.length) : rows;
+      return node.parts.flatMap((part) => walk(part, times * node.copies, plan.schedule.batch || own, "disjoint batches: the price of one"));
+    }
+    return [{ mechanism: MECHANISMS[node.kind] || node.kind, sensitivity: node.sensitivity * step, noise: (node.sigma ?? node.scale) * step, times, rows, how: how || "all rows each time" }];
+  };
+  return walk(plan.release, 1, plan.facts.rows, "");
+}
+
+const describe = (thing) => {
+  const given = Object.entries(thing).filter(([key, value]) => key !== "kind" && typeof value !== "object").map(([key, value]) => `${words(key)} ${num(value)}`);
+  return words(thing.kind) + (given.length ? ` (${given.join(", ")})` : "");
+};
+
+export function planWords(plan) {
+  const rows = releases(plan);
+  const count = rows.reduce((sum, r) => sum + r.times, 0);
+  const [r, { spec, guarantee }] = [rows[0], plan];
+  return h("div", { class: "prose" },
+    h("p", null, `It fits the ${describe(spec.loss)} loss over ${spec.set.kind === "all" ? "every weight vector" : `the set ${describe(spec.set)}`}`, spec.ridge ? ` with ridge ${num(spec.ridge)}` : "",
+      ` on ${plural(plan.facts.rows, "row")} and ${plural(plan.dimension, "weight")}, with ${plan.algorithm}.`),
+    h("p", null, `What leaves the data is ${count === 1 ? "one release" : `${num(count)} releases`}: ${count === 1 ? "" : "each "}`,
+      plan.lattice.kind === "sum" ? "a sum of clipped gradients" : "a point computed from the data", ` plus ${r.mechanism} noise of ${r.mechanism === "Gaussian" ? "standard deviation" : "scale"} ${num(r.noise)}. `,
+      `Replacing one person’s record moves it by at most ${num(r.sensitivity)}; the noise hides that. Everything after it is post-processing.`),
+    h("p", null, `${count === 1 ? "It is" : "Together they are"} differentially private with ε ${num(guarantee.epsilon)} and δ ${num(guarantee.delta)} for replacing one record. `,
+      `The ledger is charged ${num(plan.price.units)} units; this job alone satisfies ε ${num(guarantee.epsilon_alone)}.`));
+}
+
+export function releaseTable(plan) {
+  return table("Releases", ["mechanism", "sensitivity", "noise", "times", "rows", "on"],
+    releases(plan).map((r) => [r.mechanism, num(r.sensitivity), num(r.noise), num(r.times), num(r.rows), r.how]), { numbers: [1, 2, 3, 4] });
+}
+
+// The noise's standard deviation in a coefficient, where a single release makes it known.
+export function deviation(plan) {
+  const rows = releases(plan);
+  if (rows.length !== 1 || rows[0].times !== 1) return null;
+  const spread = rows[0].mechanism === "Laplace" ? Math.SQRT2 : 1;
+  const { kind, step_size: size, step } = plan.schedule;
+  if (plan.lattice.kind === "sum" && kind === "gradient_descent") return (spread * size * rows[0].noise) / plan.facts.rows;
+  if (plan.lattice.kind === "point" && step) return spread * rows[0].noise * step;
+  return null;
+}
+
+function modelCard(model, plan) {
+  const sd = deviation(plan);
+  const names = ["(intercept)", ...model.feature_names_in_];
+  const values = [model.intercept_, ...model.coef_];
+  const flat = values.length === names.length;
+  return card("Model", flat ? coefficients(names, values, sd) : empty("Several vectors of weights", "Download the model to use them."),
+    h("p", { class: "help" }, sd ? `Error bars: one standard deviation of the noise (${num(sd)}) before projection onto the set.` : "Its noise went through several steps, so no single error bar is known.",
+      model.classes_ ? ` Positive coefficients favour “${model.classes_[1]}”.` : ""));
+}
+
+export async function jobPage(context) {
+  const { root, me, params: [id] } = context;
+  const [job, plan, algorithms] = await Promise.all([get(`/jobs/${id}`), get(`/jobs/${id}/plan`), all("/algorithms", (a) => a.name)]);
+  const dataset = await get(`/datasets/${job.dataset}`).catch(() => ({ name: job.dataset }));
+  const paper = algorithms.find((a) => a.name === plan.algorithm);
+  const status = h("div");
+  const result = h("div", { class: "part" });
+  const percentOf = (p) => Math.floor((100 * p.steps_done) / (p.steps_total || 1));
+
+  const drawStatus = (now) => {
+    replace(status, card("Status", h("div", { class: "status" }, badge(now.state), h("span", { class: "progress wide" }, bar(now.progress.steps_done, now.progress.steps_total, "Progress"),
+      h("span", null, `${num(now.progress.steps_done)} of ${plural(now.progress.steps_total, "step")}, ${percentOf(now.progress)} %`)),
+    OPEN.includes(now.state) && me.role !== "auditor" && cancelButton(now, refresh)),
+    h("p", { class: "help" }, ended(now.state) ? "" : now.data_opened ? "The data has been opened: the price stays even if you cancel." : "The data has not been opened: a cancel is free."),
+    now.error && h("p", { class: "note warn" }, now.error.message)));
+  };
+  async function refresh() {
+    const before = job.state;
+    Object.assign(job, await get(`/jobs/${id}`));
+    if (!context.here()) return;
+    drawStatus(job);
+    if (before !== job.state) announce(`The job is ${job.state}.`);
+    if (job.state === "succeeded" && !result.childElementCount) await drawResult();
+  }
+  async function drawResult() {
+    const [model, certificate] = await Promise.all([get(`/jobs/${id}/model`), get(`/jobs/${id}/audit`)]);
+    const save = (text, path) => h("a", { class: "button", href: `/v1/jobs/${id}/${path}`, download: `${path}-${id}.json` }, text);
+    replace(result, modelCard(model, plan),
+      card("Downloads", h("div", { class: "actions" }, save("Model (JSON)", "model"), save("Plan (JSON)", "plan"), save("Certificate (JSON)", "audit"))),
+      card("Certificate", h("p", { class: "help" }, "A signed record in the dataset’s hash chain: what was released, with which noise, at what charge."),
+        record(certificate), h("div", { class: "actions" }, verifyButton(job.dataset, certificate.body.seq, "Verify", "primary"))));
+  }
+
+  drawStatus(job);
+  replace(root, page("Job", code(id, 40)),
+    facts([["Dataset", link(dataset.name, `#/datasets/${job.dataset}`)], ["Algorithm", plan.algorithm], ["Loss", words(plan.spec.loss.kind)], ["ε", num(plan.guarantee.epsilon), `δ ${num(plan.guarantee.delta)}`],
+      ["Submitted", when(job.created_at)], ["Finished", when(job.finished_at)]]),
+    status, result,
+    card("Plan", planWords(plan), releaseTable(plan),
+      facts([["Predicted excess risk", num(plan.prediction.excess_risk), "order of magnitude"], ["Noise of one mean", num(plan.prediction.our_noise), `the paper’s own: ${num(plan.prediction.paper_noise)}`],
+        ["Gradients", num(plan.gradients)], ["Price", `${num(plan.price.units)} units`]]),
+      job.choice && h("p", { class: "note" }, "Chosen automatically. ", job.choice.reason),
+      paper && h("p", { class: "help" }, `${paper.title}. ${paper.paper}, algorithm ${paper.algorithm}, theorem ${paper.theorem}. Prediction: ${plan.prediction.theorem}.`)));
+  if (job.state === "succeeded") await drawResult();
+  const soon = later(() => context.here() && refresh().catch(() => {}), 100);
+  context.onEvent((event) => {
+    if (event.event === "reset") soon();
+    if (event.job !== id) return;
+    if (event.event === "job") soon();
+    if (event.event === "progress" && !ended(job.state)) {
+      Object.assign(job, { state: event.state, progress: event.progress, data_opened: event.data_opened });
+      drawStatus(job);
+    }
+  });
+  if (!ended(job.state)) soon(); // it may have moved on while this was drawn
+}
