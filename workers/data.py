@@ -109,7 +109,9 @@ class Data:
                 norms[:] = facts.l2  # what rows are taken to be where slopes are clipped
             else:
                 row_norms(norms, x, l1)
-            places = np.searchsorted(_CLIPS, sizes * norms)
+            with np.errstate(all="ignore"):  # a warning would tell of one record
+                lengths = np.nan_to_num(sizes * norms)
+            places = np.searchsorted(_CLIPS, lengths)
             return np.cumsum(np.bincount(places, minlength=_CLIPS.size + 1)[: _CLIPS.size])
 
         size = max(1, BLOCK_BYTES // self._x[0].nbytes)

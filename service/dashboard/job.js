@@ -9,7 +9,8 @@ const MECHANISMS = { gaussian: "Gaussian", pure: "Laplace", exponential: "expone
 
 // A Plan's tree of releases as rows: what is released, how often, on how many rows.
 export function releases(plan) {
-  const step = plan.lattice.kind === "sum" ? plan.lattice.step : 1;
+  const { lattice, schedule } = plan;
+  const step = lattice.kind === "sum" ? lattice.step : schedule.lattice_step ?? schedule.phases?.[0]?.lattice_step ?? 1;
   const walk = (node, times, rows, how) => {
     if (node.kind === "repeat") return walk(node.release, times * node.times, rows, how);
     if (node.kind === "sequence") return node.parts.flatMap((part) => walk(part, times, rows, how));
@@ -28,6 +29,15 @@ const describe = (thing) => {
   return words(thing.kind) + (given.length ? ` (${given.join(", ")})` : "");
 };
 
+const noisy = (what) => (r) => [`${what} plus ${r.mechanism} noise of ${r.mechanism === "Gaussian" ? "standard deviation" : "scale"} ${num(r.noise)}. `,
+  `Replacing one person’s record moves it by at most ${num(r.sensitivity)}; the noise hides that.`];
+const KINDS = {
+  sum: noisy("a sum of clipped gradients"),
+  point: noisy("a point computed from the data (in the first phase, if there are several)"),
+  score: (r) => [`a choice among the vertices of the set by their scores, a vertex being e times less likely for every ${num(r.noise)} units that it scores worse. `,
+    `Replacing one person’s record moves the difference of two scores by at most ${num(r.sensitivity)} units.`],
+};
+
 export function planWords(plan) {
   const rows = releases(plan);
   const count = rows.reduce((sum, r) => sum + r.times, 0);
@@ -35,9 +45,8 @@ export function planWords(plan) {
   return h("div", { class: "prose" },
     h("p", null, `It fits the ${describe(spec.loss)} loss over ${spec.set.kind === "all" ? "every weight vector" : `the set ${describe(spec.set)}`}`, spec.ridge ? ` with ridge ${num(spec.ridge)}` : "",
       ` on ${plural(plan.facts.rows, "row")} and ${plural(plan.dimension, "weight")}, with ${plan.algorithm}.`),
-    h("p", null, `What leaves the data is ${count === 1 ? "one release" : `${num(count)} releases`}: ${count === 1 ? "" : "each "}`,
-      plan.lattice.kind === "sum" ? "a sum of clipped gradients" : "a point computed from the data", ` plus ${r.mechanism} noise of ${r.mechanism === "Gaussian" ? "standard deviation" : "scale"} ${num(r.noise)}. `,
-      `Replacing one person’s record moves it by at most ${num(r.sensitivity)}; the noise hides that. Everything after it is post-processing.`),
+    h("p", null, `What leaves the data is ${count === 1 ? "one release" : `${num(count)} releases`}: ${count === 1 ? "" : "each "}`, ...KINDS[plan.lattice.kind](r),
+      " Everything after that is post-processing."),
     h("p", null, `${count === 1 ? "It is" : "Together they are"} differentially private with ε ${num(guarantee.epsilon)} and δ ${num(guarantee.delta)} for replacing one record. `,
       `The ledger is charged ${num(plan.price.units)} units; this job alone satisfies ε ${num(guarantee.epsilon_alone)}.`));
 }
@@ -52,18 +61,21 @@ export function deviation(plan) {
   const rows = releases(plan);
   if (rows.length !== 1 || rows[0].times !== 1) return null;
   const spread = rows[0].mechanism === "Laplace" ? Math.SQRT2 : 1;
-  const { kind, step_size: size, step } = plan.schedule;
+  const { kind, step_size: size } = plan.schedule;
   if (plan.lattice.kind === "sum" && kind === "gradient_descent") return (spread * size * rows[0].noise) / plan.facts.rows;
-  if (plan.lattice.kind === "point" && step) return spread * rows[0].noise * step;
+  if (plan.lattice.kind === "point") return spread * rows[0].noise;
   return null;
 }
 
 function modelCard(model, plan) {
   const sd = deviation(plan);
+  if (model.location) return card("Centre", coefficients(model.feature_names_in_, model.location, null), h("p", { class: "help" }, "In the columns’ own units."));
   const names = ["(intercept)", ...model.feature_names_in_];
-  const values = [model.intercept_, ...model.coef_];
-  const flat = values.length === names.length;
-  return card("Model", flat ? coefficients(names, values, sd) : empty("Several vectors of weights", "Download the model to use them."),
+  if (Array.isArray(model.intercept_)) {
+    return card("Model", ...model.classes_.slice(0, 8).flatMap((name, k) => [h("h3", null, name), coefficients(names, [model.intercept_[k], ...model.coef_[k]], sd)]),
+      model.classes_.length > 8 ? empty("More classes", "Download the model to see them all.") : null);
+  }
+  return card("Model", coefficients(names, [model.intercept_, ...model.coef_], sd),
     h("p", { class: "help" }, sd ? `Error bars: one standard deviation of the noise (${num(sd)}) before projection onto the set.` : "Its noise went through several steps, so no single error bar is known.",
       model.classes_ ? ` Positive coefficients favour “${model.classes_[1]}”.` : ""));
 }
@@ -107,7 +119,7 @@ export async function jobPage(context) {
       ["Submitted", when(job.created_at)], ["Finished", when(job.finished_at)]]),
     status, result,
     card("Plan", planWords(plan), releaseTable(plan),
-      facts([["Predicted excess risk", num(plan.prediction.excess_risk), "order of magnitude"], ["Noise of one mean", num(plan.prediction.our_noise), `the paper’s own: ${num(plan.prediction.paper_noise)}`],
+      facts([["Predicted excess risk", num(plan.prediction.excess_risk), "order of magnitude"], ["Noise of one release", num(plan.prediction.our_noise), `the paper’s own: ${num(plan.prediction.paper_noise)}`],
         ["Gradients", num(plan.gradients)], ["Price", `${num(plan.price.units)} units`]]),
       job.choice && h("p", { class: "note" }, "Chosen automatically. ", job.choice.reason),
       paper && h("p", { class: "help" }, `${paper.title}. ${paper.paper}, algorithm ${paper.algorithm}, theorem ${paper.theorem}. Prediction: ${plan.prediction.theorem}.`)));

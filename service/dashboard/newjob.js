@@ -117,7 +117,7 @@ export async function newJobPage(context) {
     replace(quotePart, h("p", { class: "verdict" }, badge(q.fits ? "fits" : "refused"), q.fits ? ` ε ${num(q.epsilon)} fits.` : ` ${q.refusal}`),
       facts([
         ["Price", percent(plan.price.units, left), "of what is left to you"],
-        ["Noise of one mean", num(plan.prediction.our_noise), "standard deviation or scale"],
+        ["Noise of one release", num(plan.prediction.our_noise), "standard deviation"],
         ["Predicted excess risk", num(plan.prediction.excess_risk), "order of magnitude"],
         ["Steps", num(plan.schedule.steps), `${num(plan.gradients)} gradients`],
         ["Jobs like this", num(q.jobs_that_fit), "still fit"],

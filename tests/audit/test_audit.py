@@ -28,7 +28,6 @@ GAUSSIAN = [
     ("proximal-sgd", "fixed", 4, clipped(3)),
     ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": {"kind": "l1", "strength": 0.1}}),
     ("localized-subgradient", "fixed", 0, clipped(3, "hinge")),
-    ("localized-subgradient", "float64", 11, clipped(2)),
     ("accelerated-sgd", "fixed", 2, clipped(4)),
     ("accelerated-sgd", "float64", 7, clipped(2, "hinge")),
     ("localized-accelerated-sgd", "fixed", 0, clipped(3)),

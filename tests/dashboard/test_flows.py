@@ -6,6 +6,7 @@ import re
 from playwright.sync_api import expect
 
 from service.audit.verify import verify_chain
+from service.planning.catalog import CATALOG
 from tests.harness import job, numbers, numeric_schema, until
 
 ROWS = "\n".join(f"{18 + i % 70},{'ABC'[i % 3]},{'yes' if i % 3 else 'no'}" for i in range(600))
@@ -260,3 +261,19 @@ def test_an_expired_session_asks_to_sign_in_and_returns_to_the_page(site, visit)
     page.get_by_label("API key").fill(scene.analyst.key)
     page.get_by_role("button", name="Sign in").click()
     heading(page, "numbers")
+
+
+def test_every_algorithm_has_a_page_for_its_job(site, visit):
+    scene = site.scene(epsilon=50.0)
+    page = visit(scene.analyst)
+    for name, entry in CATALOG.items():
+        asked = {**job(scene.dataset, 1.0, name), "parameters": {}, **entry.example}
+        done = scene.analyst.wait(scene.analyst.submit(asked)["id"])
+        assert done["state"] == "succeeded", name
+        page.goto(f"{site.url}/#/jobs/{done['id']}")
+        expect(page.get_by_text(entry.title)).to_be_visible()
+        expect(page.get_by_role("heading", name="Model")).to_be_visible()
+    centre = {**job(scene.dataset, 1.0), "loss": "geometric_median", "set": {"radius": 1.0}}
+    done = scene.analyst.wait(scene.analyst.submit(centre)["id"])
+    page.goto(f"{site.url}/#/jobs/{done['id']}")
+    expect(page.get_by_role("heading", name="Centre")).to_be_visible()
