@@ -69,6 +69,10 @@ def shoot(browser, scene, width, theme, only):
         if name == "upload":
             fill_upload(page)
         save(page, f"{name}-{theme}-{width}", only)
+        if (name, theme, width) == ("dataset", "light", 1280):
+            page.set_viewport_size({"width": width, "height": 1000})
+            save(page, "overview", only, full_page=False)
+            page.set_viewport_size({"width": width, "height": 800})
     context.close()
 
 
@@ -83,11 +87,11 @@ def fill_upload(page):
     page.get_by_label("upper bound of age").fill("110")
 
 
-def save(page, name, only):
+def save(page, name, only, full_page=True):
     if not re.search(only, name):
         return
     path = FOLDER / f"{name}.png"
-    page.screenshot(path=path, full_page=True)
+    page.screenshot(path=path, full_page=full_page)
     path.write_bytes(smaller(path.read_bytes()))
     print(f"{path.relative_to(FOLDER.parent.parent)}  {path.stat().st_size // 1024} KiB")
 
