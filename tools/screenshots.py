@@ -111,15 +111,24 @@ def smaller(png):
             data += png[place + 8 : place + 8 + length]
         place += 12 + length
     pixels = unfiltered(zlib.decompress(data), width, height, channels)[:, :, :3]
+    scale = np.array([65536, 256, 1], dtype=np.uint32)
+    colours, index, counts = np.unique(
+        pixels.reshape(-1, 3).astype(np.uint32) @ scale, return_inverse=True, return_counts=True
+    )
     for bits in (8, 7, 6, 5, 4):  # coarser until 256 colours are enough
-        coarse = pixels & np.uint8(256 - 2 ** (8 - bits))
-        packed = coarse.astype(np.uint32) @ np.array([65536, 256, 1], dtype=np.uint32)
-        colours, first, index = np.unique(packed, return_index=True, return_inverse=True)
-        if len(colours) <= 256:
+        mask = np.uint32((256 - 2 ** (8 - bits)) * 0x10101)
+        buckets, place_of = np.unique(colours & mask, return_inverse=True)
+        if len(buckets) <= 256:
             break
     else:
         return png
-    palette = pixels.reshape(-1, 3)[first].tobytes()
+    chosen = np.zeros(len(buckets), dtype=np.uint32)
+    order = np.argsort(counts, kind="stable")
+    chosen[place_of[order]] = colours[order]  # the last written, the most common, stays
+    palette = (
+        np.stack([chosen >> 16, chosen >> 8 & 255, chosen & 255], 1).astype(np.uint8).tobytes()
+    )
+    index = place_of[index.ravel()]
     lines = np.zeros((height, width + 1), dtype=np.uint8)
     lines[:, 1:] = index.reshape(height, width)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
