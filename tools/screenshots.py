@@ -69,6 +69,10 @@ def shoot(browser, scene, width, theme, only):
         if name == "upload":
             fill_upload(page)
         save(page, f"{name}-{theme}-{width}", only)
+        if (name, theme, width) == ("dataset", "light", 1280):
+            page.set_viewport_size({"width": width, "height": 1000})
+            save(page, "overview", only, full_page=False)
+            page.set_viewport_size({"width": width, "height": 800})
     context.close()
 
 
@@ -83,11 +87,11 @@ def fill_upload(page):
     page.get_by_label("upper bound of age").fill("110")
 
 
-def save(page, name, only):
+def save(page, name, only, full_page=True):
     if not re.search(only, name):
         return
     path = FOLDER / f"{name}.png"
-    page.screenshot(path=path, full_page=True)
+    page.screenshot(path=path, full_page=full_page)
     path.write_bytes(smaller(path.read_bytes()))
     print(f"{path.relative_to(FOLDER.parent.parent)}  {path.stat().st_size // 1024} KiB")
 
@@ -107,15 +111,24 @@ def smaller(png):
             data += png[place + 8 : place + 8 + length]
         place += 12 + length
     pixels = unfiltered(zlib.decompress(data), width, height, channels)[:, :, :3]
+    scale = np.array([65536, 256, 1], dtype=np.uint32)
+    colours, index, counts = np.unique(
+        pixels.reshape(-1, 3).astype(np.uint32) @ scale, return_inverse=True, return_counts=True
+    )
     for bits in (8, 7, 6, 5, 4):  # coarser until 256 colours are enough
-        coarse = pixels & np.uint8(256 - 2 ** (8 - bits))
-        packed = coarse.astype(np.uint32) @ np.array([65536, 256, 1], dtype=np.uint32)
-        colours, first, index = np.unique(packed, return_index=True, return_inverse=True)
-        if len(colours) <= 256:
+        mask = np.uint32((256 - 2 ** (8 - bits)) * 0x10101)
+        buckets, place_of = np.unique(colours & mask, return_inverse=True)
+        if len(buckets) <= 256:
             break
     else:
         return png
-    palette = pixels.reshape(-1, 3)[first].tobytes()
+    chosen = np.zeros(len(buckets), dtype=np.uint32)
+    order = np.argsort(counts, kind="stable")
+    chosen[place_of[order]] = colours[order]  # the last written, the most common, stays
+    palette = (
+        np.stack([chosen >> 16, chosen >> 8 & 255, chosen & 255], 1).astype(np.uint8).tobytes()
+    )
+    index = place_of[index.ravel()]
     lines = np.zeros((height, width + 1), dtype=np.uint8)
     lines[:, 1:] = index.reshape(height, width)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)

@@ -49,6 +49,7 @@ function frame(path) {
     h("a", { href: entry.nav, "aria-current": entry.path.test(path) ? "page" : undefined }, entry.title)) : []);
   replace(who, person && h("span", { class: "person" }, person.name, h("small", null, person.role)), themeButton(),
     person && h("button", { type: "button", class: "quiet", onclick: async () => {
+      leave(); // nothing more is asked for this page
       try { await signOut(); } finally { signInPage(); }
     } }, "Sign out"));
 }

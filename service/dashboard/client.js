@@ -117,11 +117,11 @@ export async function signIn(key) {
 }
 
 export async function signOut() {
+  silence();
   await api("DELETE", "/session");
   session = null;
   seen.clear();
   localStorage.removeItem(FLAG);
-  silence();
 }
 
 // --- events: the tab that holds the lock keeps the stream and tells the others

@@ -87,6 +87,7 @@ export async function newJobPage(context) {
 
   let asking = new AbortController();
   async function quote(path = "/quotes", more = {}) {
+    if (!context.here()) return null;
     asking.abort();
     asking = new AbortController();
     quotePart.dataset.stale = "yes";
@@ -104,6 +105,7 @@ export async function newJobPage(context) {
   }
   const refreshQuote = later(() => quote(), 150);
   const refreshComparison = later(async () => {
+    if (!context.here()) return;
     try {
       const answer = await post("/quotes/comparison", { ...spec(), parameters: {} });
       if (context.here()) drawComparison(answer);

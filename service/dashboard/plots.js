@@ -49,6 +49,8 @@ export function history(entries, delta) {
   });
 }
 
+const narrow = () => innerWidth < 560; // then the same text needs more of the width
+
 function ticks(most) {
   const rough = most / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -58,7 +60,7 @@ function ticks(most) {
 
 export function burnDown(entries, delta, nameOf) {
   const points = history(entries, delta);
-  const [W, H, L, R, T, B] = [760, 260, 44, 14, 14, 30];
+  const [W, H, L, R, T, B] = [narrow() ? 420 : 760, 260, 44, 14, 14, 30];
   const times = points.map((p) => Date.parse(p.entry.created_at));
   const [first, last] = [times[0], Math.max(times.at(-1), times[0] + 1000)];
   const most = Math.max(...points.map((p) => p.remaining), 1e-6) * 1.05;
@@ -75,7 +77,7 @@ export function burnDown(entries, delta, nameOf) {
     "aria-label": `Budget over time: from epsilon ${num(points[0].remaining)} to ${num(points.at(-1).remaining)} remaining over ${points.length} ledger entries. The table below has every value.` },
   ticks(most).map((v) => [s("line", { class: "grid", x1: L, x2: W - R, y1: y(v), y2: y(v) }),
     s("text", { class: "tick", x: L - 8, y: y(v) + 4, "text-anchor": "end" }, num(v))]),
-  [0, 0.5, 1].map((f) => s("text", { class: "tick", x: x(first + f * (last - first)), y: H - 8,
+  (narrow() ? [0, 1] : [0, 0.5, 1]).map((f) => s("text", { class: "tick", x: x(first + f * (last - first)), y: H - 8,
     "text-anchor": ["start", "middle", "end"][f * 2] }, stamp(first + f * (last - first)))),
   s("path", { class: "area", d: `${path}V${y(0)}H${x(times[0])}Z` }),
   s("path", { class: "line", d: path }), guide, dot);
@@ -110,12 +112,13 @@ export function burnDown(entries, delta, nameOf) {
 export function coefficients(names, values, deviation, shown = 24) {
   const order = values.map((_, i) => i).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, shown);
   const most = Math.max(...order.map((i) => Math.abs(values[i]) + (deviation || 0)), 1e-9);
-  const [W, row] = [760, 26];
-  const [left, right] = [200, 690];
+  const [W, row] = [narrow() ? 420 : 760, 26];
+  const [left, right] = narrow() ? [150, 350] : [200, 690];
   const middle = (left + right) / 2;
   const x = (v) => middle + ((right - left) / 2) * (v / most);
   const height = order.length * row + 12;
-  const clip = (text) => (text.length > 27 ? `${text.slice(0, 26)}…` : text);
+  const room = narrow() ? 16 : 27;
+  const clip = (text) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
   const svg = s("svg", { viewBox: `0 0 ${W} ${height}`, role: "img",
     "aria-label": `Coefficients of ${order.length} features, the largest is ${names[order[0]]} with ${num(values[order[0]])}. The table below has every value.` },
   s("line", { class: "grid", x1: middle, x2: middle, y1: 2, y2: height - 2 }),

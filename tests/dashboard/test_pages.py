@@ -47,8 +47,8 @@ def test_no_page_has_a_serious_violation_or_overflows(browser, scene, theme):
     watched.context.close()
     assert found == []
     assert watched.errors == [] == watched.foreign
-    # one dataset has no budget yet, and asking for it says so
-    assert {status for status, _, _ in watched.refusals} <= {409}
+    # one dataset has no budget yet; and signing out may overtake a request that is under way
+    assert {status for status, _, _ in watched.refusals} <= {401, 409}
 
 
 def violations(page, name):
