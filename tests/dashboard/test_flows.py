@@ -72,7 +72,7 @@ def test_submit_with_a_live_quote_and_watch_it_succeed(site, visit):
     page = visit(scene.analyst, f"#/jobs/new?dataset={scene.dataset}")
     quote = page.get_by_label("Live quote")
     expect(quote.get_by_text("fits.")).to_contain_text("ε 0.1")
-    noise = quote.locator("dl div").filter(has_text="Noise of one mean").locator("dd")
+    noise = quote.locator("dl div").filter(has_text="Noise of one release").locator("dd")
     before = noise.inner_text()
     page.get_by_label("ε", exact=True).fill("0.5")
     expect(quote.get_by_text("fits.")).to_contain_text("ε 0.5")
