@@ -107,5 +107,5 @@ def main():
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # the model is so small that a second one only waits
     main()

@@ -69,7 +69,7 @@ def test_adult_prints_a_line_for_every_fit(write, tmp_path, capsys):
 def test_adult_takes_one_algorithm_and_another_radius(tmp_path, capsys):
     with_header(tmp_path)
     chosen = ["--only", "phased-sgd", "--radius-times", "0.5"]
-    adult.main(["--data", str(tmp_path), "--no-peers", "--runs", "1", *chosen])
+    adult.main(["--data", str(tmp_path), "--runs", "1", *chosen])
     lines = capsys.readouterr().out.splitlines()[2:]
     assert len(lines) == len(adult.SETTINGS) * len(adult.EPSILONS)
     assert all(line.startswith("phased-sgd") for line in lines)

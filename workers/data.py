@@ -170,13 +170,15 @@ class Data:
     ) -> Iterator[T]:
         """What `work` makes of each block of `size` rows (of all, or of a range), in the order of the
         rows, whichever thread did it; `in_turn` for work that goes on where the last block ended. It
-        is without noise: for points alone, which leave by `noisy_point`. Labels are kept within
-        [-1, 1], beyond which a loss would be less smooth than was planned."""
+        is without noise: for what leaves by `noisy_point` or by a choice. For points, labels are kept
+        within [-1, 1], beyond which a loss would be less smooth than was planned."""
+        bounded = isinstance(self._plan.lattice, PointLattice)
         first, end = (0, self._plan.facts.rows) if rows is None else (rows.start, rows.stop)
 
         def one(low: int) -> T:
             high = min(low + size, end)
-            result = work(self._x[low:high], read_only(np.clip(self._y[low:high], -1.0, 1.0)))
+            y = self._y[low:high]
+            result = work(self._x[low:high], read_only(np.clip(y, -1.0, 1.0)) if bounded else y)
             for file in self._files:
                 forget(file, low, high)
             return result

@@ -43,7 +43,7 @@ from service.planning.algorithms.gradient_descent import clip_bound
 from service.planning.conversion import UNITS, best_order
 from service.planning.lattice import Target, choice_scale
 from service.planning.losses import Problem
-from service.planning.plan import PrivateClip, rounded
+from service.planning.plan import PrivateClip
 from service.planning.releases import Release, Sequence
 from service.planning.spec import Facts, StepsAndClip
 
@@ -95,9 +95,7 @@ class Tails:
         """C, in gradient units; 1 where it will be chosen."""
         if self.private:
             return 1.0
-        wanted = (
-            self.asked if self.asked is not None else rounded(self.r * float(z ** (1 / self.k)))
-        )
+        wanted = self.asked if self.asked is not None else self.r * float(z ** (1 / self.k))
         return min(max(wanted, _CLIP_MIN), _CLIP_MAX, max(self.bound, _CLIP_MIN))
 
     def bias(self, C: float) -> float:
