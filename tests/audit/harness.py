@@ -32,7 +32,7 @@ from workers.progress import Progress
 from workers.randomness import Randomness
 
 FAMILY = 1e-6
-SELECTION = 0.15  # of the rounds choose the threshold, the rest test it
+SELECTION = 0.25  # of the rounds choose the threshold, the rest test it
 
 Score = Callable[[float, float], float]  # (fpr, fnr) -> the privacy parameter that they refute
 
@@ -206,7 +206,7 @@ def lower_bound(
         return score(*(clopper_pearson_upper(count, tests, alpha / 2) for count in counts))
 
     # the best test between two Gaussians is near the middle; between two Laplaces it may be far out
-    edge = 0.3 if score is mu_of else 0.01
+    edge = 0.3 if score is mu_of else 0.03
     candidates = np.quantile(chosen, np.linspace(edge, 1 - edge, 99))
     threshold = max(candidates, key=lambda t: proved(zero[:cut], one[:cut], t))
     return proved(zero[cut:], one[cut:], threshold)

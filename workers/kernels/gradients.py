@@ -19,7 +19,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from workers.kernels.losses import derivative32, derivative64
+from workers.kernels.losses import LOGISTIC, derivative32, derivative64, logistic32
 from workers.kernels.madd import ROWS, _Code, accumulate16, margins16
 
 _f = np.float32
@@ -35,22 +35,32 @@ _INT = ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(_INT, LANES)
 
 
+@njit(cache=True, inline="always", error_model="numpy")
+def _units(slope, scale, bound):
+    scaled = _f(slope * scale)
+    scaled = scaled if scaled == scaled else _f(0.0)  # noqa: PLR0124 - vector code for isnan
+    scaled = scaled if scaled < bound else bound
+    scaled = scaled if scaled > -bound else _f(-bound)
+    units = _i(np.floor(_f(scaled + _HALF)))
+    units = units if units < _i(bound) else _i(bound)
+    return units if units > _i(-bound) else _i(-bound)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _quantise(margins, y, margin_step, loss, scale, bound, q):
     """q = the derivatives times `scale`, to the nearest integer, within [-bound, bound].
 
     A NaN counts as zero, and only values within the bound are ever converted; the clamp of integers is
-    what the guarantee rests on.
+    what the guarantee rests on. The logistic loss has a loop of its own: only without other losses in
+    it does the compiler write vector code for the exponential.
     """
-    for i in range(q.size):
-        slope = derivative32(loss, _f(_f(margins[i]) * margin_step), y[i])
-        scaled = _f(slope * scale)
-        scaled = scaled if scaled == scaled else _f(0.0)  # noqa: PLR0124 - vector code for isnan
-        scaled = scaled if scaled < bound else bound
-        scaled = scaled if scaled > -bound else _f(-bound)
-        units = _i(np.floor(_f(scaled + _HALF)))
-        units = units if units < _i(bound) else _i(bound)
-        q[i] = units if units > _i(-bound) else _i(-bound)
+    if loss.code == LOGISTIC:
+        for i in range(q.size):
+            q[i] = _units(logistic32(_f(_f(margins[i]) * margin_step), y[i]), scale, bound)
+    else:
+        for i in range(q.size):
+            slope = derivative32(loss, _f(_f(margins[i]) * margin_step), y[i])
+            q[i] = _units(slope, scale, bound)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -120,13 +120,18 @@ def _below(table, t):
 
 
 @njit(cache=True, inline="always", error_model="numpy")
+def logistic32(m, y):
+    return _f(_f(-y) * _one_over_one_plus_exp(_f(y * m)))
+
+
+@njit(cache=True, inline="always", error_model="numpy")
 def derivative32(slope, m, y):
     """For fixed-point rows: single precision, branch-free, no call, so that the compiler turns a loop
     over records into vector code whose result does not depend on how wide the vectors are. The error
     is below 2^-20, far below the 2^-15 to which derivatives are quantised."""
     curvature, low, high = _f(slope.curvature), _f(slope.low), _f(slope.high)
     if slope.code == LOGISTIC:
-        return _f(_f(-y) * _one_over_one_plus_exp(_f(y * m)))
+        return logistic32(m, y)
     if slope.code == MARGIN:
         return _f(_f(-y) * _clip(_f(curvature * _f(_ONE - _f(y * m))), _f(0.0), _ONE))
     if slope.code == RESIDUAL:
