@@ -46,7 +46,7 @@ LAPLACE = [
     ("accelerated-clipped-sgd", "fixed", 3, clipped(3)),
     ("proximal-sgd", "float64", 0, clipped(2)),
     ("localized-subgradient", "fixed", 0, clipped(2, "hinge")),
-    ("accelerated-sgd", "fixed", 5, clipped(2, "hinge")),
+    ("accelerated-sgd", "fixed", 5, clipped(1, "hinge")),
     ("localized-accelerated-sgd", "fixed", 9, clipped(1)),
     ("output-perturbation", "fixed", 0, solved(steps=3)),
     ("tilted-output-perturbation", "fixed", 1, solved(tilt=0.05, steps=3)),
