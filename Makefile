@@ -4,7 +4,7 @@ PORT ?= 8000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint audit bench-overhead bench-kernels bench-utility bench-adult bench-million bench-polling noise openapi screenshots
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -22,7 +22,7 @@ lint: ## ruff and mypy
 	@python3 tools/dev.py lint
 
 audit: ## the auditor with ten times the rounds
-	@EPSILOND_AUDIT_ROUNDS=70000 python3 tools/dev.py run -- python -m pytest tests/audit -s --timeout 0 $(ARGS)
+	@EPSILOND_AUDIT_ROUNDS=100000 python3 tools/dev.py run -- python -m pytest tests/audit -s --timeout 0 $(ARGS)
 
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
@@ -41,6 +41,21 @@ noise: ## write docs/noise.md: calibrated noise beside the papers'
 
 bench-utility: ## excess risk against n, beside the theorems
 	@python3 tools/dev.py run -- python -m benchmarks.utility $(ARGS)
+
+bench-heavy-tails: ## unbounded data: rates, time, lasso, California; ARGS="--data FOLDER --plot PNG"
+	@python3 tools/dev.py run -- python -m benchmarks.heavy_tails $(ARGS)
+
+bench-phase-retrieval: ## recovery of a planted signal, stationarity against n
+	@python3 tools/dev.py run -- python -m benchmarks.phase_retrieval $(ARGS)
+
+bench-frank-wolfe: ## Frank-Wolfe gap of a non-convex loss against n and d, beside the theorems
+	@python3 tools/dev.py run -- python -m benchmarks.frank_wolfe_nonconvex $(ARGS)
+
+bench-goldstein: ## Goldstein stationarity against n, prefix sums by root and by tree; ARGS="--plot PNG"
+	@python3 tools/dev.py run -- python -m benchmarks.goldstein $(ARGS)
+
+bench-network: ## a ReLU network on UCI Adult against linear and Opacus; ARGS="--data FOLDER"
+	@python3 tools/dev.py run -- python -m benchmarks.network $(ARGS)
 
 bench-polling: ## what 100 open clients cost the API
 	@python3 tools/dev.py bench polling $(ARGS)

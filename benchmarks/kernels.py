@@ -198,11 +198,16 @@ def peak(gigabytes):
 
 def in_peers(script, *arguments):
     """The lines that a script of this folder prints, run in the other libraries' environment."""
-    python, stamp, wanted = PEERS / "bin" / "python", PEERS / "packages", " ".join(PACKAGES)
+    return in_environment(PEERS, PACKAGES, script, *arguments)
+
+
+def in_environment(folder, packages, script, *arguments):
+    """The same in any environment, made on first use."""
+    python, stamp, wanted = folder / "bin" / "python", folder / "packages", " ".join(packages)
     if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"installing {', '.join(PACKAGES)} into {PEERS}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", str(PEERS)], check=True)
-        for package in PACKAGES:  # torch first: asked for by another package, it brings CUDA along
+        print(f"installing {', '.join(packages)} into {folder}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        for package in packages:  # torch first: asked for by another package, it brings CUDA along
             subprocess.run([str(python), "-m", "pip", "install", "-q", package], check=True)
         stamp.write_text(wanted)
     command = [str(python), str(Path(__file__).parent / script), *arguments]

@@ -1,6 +1,7 @@
 """Every algorithm through HTTP on a million rows by a hundred columns, on both engines.
 
     make bench-million
+    make bench-million ARGS="--rows 100000 --only frank-wolfe"
 
 Prints how long the upload took (received, encoded, shuffled, stored) and, for the example job of
 each algorithm, the time from POST to the finished job.
@@ -9,6 +10,7 @@ each algorithm, the time from POST to the finished job.
 import argparse
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +18,14 @@ import numpy as np
 from service.planning.catalog import CATALOG
 from tests.harness import ENGINES, job, numeric_schema, running
 
+show = partial(print, flush=True)  # a line as soon as its job is done
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=100)
+    parser.add_argument("--only", default="", help="part of an algorithm's name")
     options = parser.parse_args()
     rows, columns = options.rows, options.columns
     for engine in ENGINES:
@@ -33,14 +38,18 @@ def main():
             dataset = owner.declare_dataset("rows", numeric_schema(columns))["id"]
             start = time.perf_counter()
             owner.upload(dataset, path)
-            print(f"{engine}: upload of {rows:,} x {columns}: {time.perf_counter() - start:.1f} s")
+            show(f"{engine}: upload of {rows:,} x {columns}: {time.perf_counter() - start:.1f} s")
             owner.set_budget(dataset, 2.0, 1e-6)
+            done = {"id": ""}
             for algorithm, entry in CATALOG.items():
-                spec = job(dataset, 0.1, algorithm, **{"parameters": {}, **entry.example})
+                if options.only not in algorithm:
+                    continue
+                of = {"of": done["id"]} if entry.certifies else {}
+                spec = job(dataset, 0.1, algorithm, **{"parameters": {}, **entry.example, **of})
                 start = time.perf_counter()
                 done = owner.wait(owner.submit(spec)["id"])
                 seconds, steps = time.perf_counter() - start, done["progress"]["steps_total"]
-                print(f"{engine}: {algorithm}, {steps} steps: {done['state']} in {seconds:.1f} s")
+                show(f"{engine}: {algorithm}, {steps} steps: {done['state']} in {seconds:.1f} s")
 
 
 if __name__ == "__main__":

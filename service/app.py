@@ -46,7 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
         workers = EmbeddedWorkers(settings) if settings.engine == "embedded" else None
         hint = workers.hint if workers is not None else celery_hint(settings)
         check_identity(db, settings)
-        feed = Feed(db, settings.keys, settings.streams_max)
+        feed = Feed(db, settings.keys, settings.streams_max, settings.streams_max_each)
         app.state.context = Context(settings=settings, db=db, hint=hint, feed=feed)
         sweep_unused(db, settings)
         loop = Loop(db, settings, hint, role="api")

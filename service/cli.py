@@ -387,6 +387,25 @@ def jobs_audit(job: str) -> None:
     _show(_client().record(job))
 
 
+@jobs.command("certify")
+def jobs_certify(
+    job: str,
+    rows: Annotated[Path, typer.Argument(help="Rows that you have, .csv with the label.")],
+    radius: Annotated[float, typer.Option(help="Of a ball about the model (Goldstein).")] = 0.0,
+) -> None:
+    """How near a job's model is to a stationary point on rows of your own: free, and run here."""
+    import csv  # noqa: PLC0415
+
+    from service.planning.spec import JobSpec  # noqa: PLC0415
+    from workers.certificate import certify  # noqa: PLC0415 - compiles kernels
+
+    client = _client()
+    with rows.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    spec = JobSpec.model_validate(client.job(job)["spec"])
+    _show(certify(client.model(job), table, spec, radius))
+
+
 @principals.command("add")
 def principals_add(name: str, role: str) -> None:
     _show(_client().add_principal(name, role))

@@ -42,6 +42,9 @@ class Settings(BaseSettings):
     streams_max: PositiveInt = Field(
         default=1000, description="Event streams and waiting requests of one process."
     )
+    streams_max_each: PositiveInt = Field(
+        default=200, description="How many of them may be one principal's."
+    )
 
     upload_bytes_max: PositiveInt = 20 * 2**30
     body_bytes_max: PositiveInt = 2**20

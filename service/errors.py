@@ -128,6 +128,10 @@ class IdempotencyConflict(Problem):
     status, code, title = 422, "idempotency_conflict", "The key was used for another request"
 
 
+class TooManyRequests(Problem):
+    status, code, title = 429, "too_many_requests", "Too much at once"
+
+
 class Unavailable(Problem):
     status, code, title = 503, "unavailable", "A needed server does not answer"
 

@@ -226,6 +226,7 @@ def numeric_schema(columns=4, label="binary", kind="numeric"):
     labels = {
         "binary": {"name": "y", "kind": "binary", "positive": "1", "negative": "0"},
         "numeric": {"name": "y", "kind": "numeric", "lower": -1.0, "upper": 1.0},
+        "unbounded": {"name": "y", "kind": "unbounded", "scale": 0.01},
     }
     return {
         "columns": [{"name": f"x{j}", "kind": kind, **bounds} for j in range(columns)],

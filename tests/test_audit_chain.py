@@ -10,7 +10,9 @@ from sqlalchemy.exc import DatabaseError
 from service.audit.chain import SIGNATURE_PREFIX
 from service.audit.verify import verify_chain
 from service.jobs.claim import open_data
+from service.planning.catalog import plan
 from service.planning.plan import canonical_json, sha256
+from service.planning.spec import Facts, JobSpec
 from service.tables import audit_records, datasets
 from tests.jobs.test_lifecycle import Office
 
@@ -105,6 +107,53 @@ def test_a_changed_record_is_found_even_when_signed_again(office, chain, change,
     assert "record 2: its signature does not verify" in verify_chain(unsigned, key)
     resign(office, unsigned[1])
     assert any(says in line for line in verify_chain(unsigned, key)), verify_chain(unsigned, key)
+
+
+@pytest.mark.parametrize(("version", "findings"), [(-1, 0), (0, 1)])
+def test_a_plan_of_an_older_planner_verifies_without_the_fields_that_have_come_since(
+    office, chain, version, findings
+):
+    body = chain[2]["body"]
+    body["plan"]["planner"] += version
+    del body["plan"]["private_clip"]
+    body["plan_digest"] = sha256(canonical_json(body["plan"]))
+    resign(office, chain[2])
+    found = verify_chain(chain, office.settings.keys.public_hex())
+    assert found == ["record 3: the Plan's digest does not match"] * findings
+
+
+def test_what_a_newer_planner_made_is_not_said_to_verify(office, chain):
+    body = chain[2]["body"]
+    body["plan"]["planner"] += 1
+    body["plan_digest"] = sha256(canonical_json(body["plan"]))
+    resign(office, chain[2])
+    (found,) = verify_chain(chain, office.settings.keys.public_hex())
+    assert "newer planner" in found
+
+
+def test_a_certificate_is_about_a_model_that_the_chain_has_published_before(office, chain):
+    first, _, third = (record["body"] for record in chain)
+    unknown = {"job": first["job"], "digest": third["model_digest"][::-1]}
+    later = {"job": third["job"], "digest": third["model_digest"]}
+    published = {"job": first["job"], "digest": first["model_digest"]}
+    for of, findings in (
+        (unknown, 1),
+        (later, 1),
+        (published | {"digest": None}, 1),
+        (published, 0),
+    ):
+        asked = third["plan"]["spec"] | {"algorithm": "stationarity-certificate", "of": of}
+        spec = JobSpec.model_validate(asked | {"parameters": {}})
+        made = plan(spec, Facts.model_validate(third["plan"]["facts"]))
+        third["account"]["posted_units"] += made.price.units - third["charge"]["units"]
+        third["charge"]["units"] = made.price.units
+        third |= {"plan": json.loads(made.canonical()), "plan_digest": made.digest()}
+        resign(office, chain[2])
+        found = verify_chain(chain, office.settings.keys.public_hex())
+        assert (
+            found
+            == ["record 3: it is about a model that no record before it has published"] * findings
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,20 @@
 """The benchmarks run: on made-up rows, once, without the other libraries."""
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks import adult
+from benchmarks import (
+    adult,
+    california,
+    frank_wolfe_nonconvex,
+    goldstein,
+    heavy_tails,
+    network,
+    phase_retrieval,
+)
 from service.datasets.schema import CategoricalColumn, NumericColumn
 
 ROWS = 400
@@ -81,3 +90,105 @@ def test_a_score_is_judged_by_its_sign_and_its_order():
     x, y = np.array([[1.0], [2.0], [-1.0], [3.0]]), np.array([-1.0, 1.0, -1.0, 1.0])
     assert adult.score(x, y, np.array([1.0])) == (0.75, 1.0)
     assert adult.score(x, y, np.array([0.0])) == (0.5, 0.5)
+
+
+def test_a_network_on_adult_prints_a_line_for_every_fit(tmp_path, capsys, monkeypatch):
+    with_header(tmp_path)
+    for job in network.JOBS.values():
+        monkeypatch.setitem(job, "steps", 5)
+    network.main(["--data", str(tmp_path), "--no-peers", "--runs", "1", "--epsilons", "1.0"])
+    printed = capsys.readouterr().out
+    assert printed.count("linear, ") == 1 and printed.count("network, ") == len(network.JOBS)
+
+
+def test_stationarity_is_that_of_the_start_at_the_start_and_none_where_the_loss_is_flat():
+    rng = np.random.default_rng(0)
+    w = np.zeros(4)
+    assert goldstein.stationarity(w, rng) == pytest.approx(0.64, abs=0.02)
+    w[0] = 5.0
+    assert goldstein.stationarity(w, rng) == 0.0
+
+
+def test_rates_are_fitted_and_errors_of_prefixes_compared(capsys):
+    regime = goldstein.Regime("first-order", 8.0, 3, (64, 128), 1 / 3, "none")
+    goldstein.rates(2, None, [regime])
+    goldstein.release_error((4, 8), repeats=3)
+    printed = capsys.readouterr().out
+    assert "exponent" in printed and printed.count("bound") == 2
+
+
+def housing(rows):
+    """Made-up block groups under the published header; some lack their bedrooms."""
+    rng = np.random.default_rng(5)
+    names = ["longitude", "latitude", "housing_median_age", "total_rooms", "total_bedrooms"]
+    names += ["population", "households", "median_income", "median_house_value", "ocean_proximity"]
+    lines = [",".join(names)]
+    for i in range(rows):
+        households, income = rng.integers(50, 1000), rng.uniform(1, 10)
+        bedrooms = "" if i % 50 == 0 else f"{households * 1.1:.1f}"
+        cells = [-120.0, 36.0, 30.0, households * 5.0, bedrooms, households * 3.0, households]
+        lines.append(",".join(map(str, [*cells, income, 40_000 * income, "INLAND"])))
+    return "\n".join(lines)
+
+
+def test_california_prints_a_line_for_every_fit(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(california, "STEPS", 32)
+    (tmp_path / "housing.csv").write_text(housing(ROWS))
+    heavy_tails.main(["--data", str(tmp_path), "--only", "california", "--runs", "1"])
+    plain = capsys.readouterr().out
+    for loss in california.CLIPS:
+        assert plain.count(f"{loss}, accelerated-sgd") == len(california.EPSILONS)
+        assert plain.count(f"{loss}, not private") == 1
+    (tmp_path / "california_housing.csv.gz").write_bytes(gzip.compress(housing(ROWS).encode()))
+    packed = california.load(tmp_path)
+    (tmp_path / "california_housing.csv.gz").unlink()
+    for one, other in zip(packed, california.load(tmp_path), strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+        np.testing.assert_array_equal(one[1], other[1])
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_clip_for_heavy_tails_beats_a_lipschitz_constant(loss):
+    problem = heavy_tails.Problem(loss, heavy_tails.TAILS[0])
+    found = heavy_tails.excesses(problem, [2**13, 2**15], 3).mean(axis=3)
+    moment, private, lipschitz = found.swapaxes(0, 1)
+    assert (10 * private < lipschitz).all() and moment[0, 1] < moment[0, 0] / 2
+    slope, error = heavy_tails.exponent([10, 100], np.array([[1.0, 1.0], [0.1, 0.1]]))
+    assert slope == pytest.approx(1) and error == pytest.approx(0)
+
+
+def test_heavy_tails_prints_rates_times_and_supports(capsys, monkeypatch):
+    monkeypatch.setattr(heavy_tails, "TAILS", heavy_tails.TAILS[:1])
+    curves, _ = heavy_tails.rates([2**9, 2**10], 1)
+    assert len(curves) == 2 * len(heavy_tails.CLIPS)
+    heavy_tails.times([2**9, 2**10], 1)
+    heavy_tails.lasso(2**11, 1)
+    printed = capsys.readouterr().out
+    assert printed.count("exponent is 1.17") == 2 and printed.count("outlier") == 6
+    for name in ("clipped-sgd", "accelerated-clipped-sgd", "proximal-sgd", "epsilon 2.0"):
+        assert name in printed
+
+
+def test_phase_retrieval_prints_recovery_and_rates(monkeypatch, capsys):
+    small = [replace(r, sizes=(64, 128)) for r in phase_retrieval.RATES]
+    monkeypatch.setattr(phase_retrieval, "RATES", small)
+    monkeypatch.setattr(phase_retrieval, "RECOVERED", [(300, 3, 1.0)])
+    monkeypatch.setattr(phase_retrieval, "FRESH", 200)
+    monkeypatch.setattr("sys.argv", ["phase_retrieval", "--runs", "2"])
+    phase_retrieval.main()
+    out = capsys.readouterr().out
+    assert out.count("recovery, n = 300") == 3 and out.count("fitted exponent") == len(small)
+
+
+@pytest.mark.parametrize("number", range(len(frank_wolfe_nonconvex.SCENARIOS)))
+def test_the_frank_wolfe_gap_is_that_of_sampled_rows_and_a_run_has_one(number):
+    s, rng = frank_wolfe_nonconvex.SCENARIOS[number], np.random.default_rng(0)
+    c, spread, d = frank_wolfe_nonconvex.SCALE, frank_wolfe_nonconvex.SPREAD, 6
+    w = np.array([0.1, 0.2, -0.3, 0.05, 0.0, 0.0])
+    x = s.entries(d) * (s.spike / 4095) * (1 - 2 * rng.integers(0, 2, (10**5, d)))
+    r = x @ (w - s.planted(d)) - rng.uniform(-spread, spread, len(x))
+    g = (r * np.exp(-((r / c) ** 2))) @ x / len(x)
+    sampled = g @ w + s.set["radius"] * s.dual(g)
+    assert frank_wolfe_nonconvex.gap(s, w) == pytest.approx(sampled, abs=5e-3)
+    assert frank_wolfe_nonconvex.gap(s, s.planted(d)) == pytest.approx(0, abs=1e-9)
+    assert 0 < frank_wolfe_nonconvex.once(s, 300, d, rng) < 2

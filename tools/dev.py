@@ -50,6 +50,9 @@ STAMP = VENV / ".epsilond-stamp"
 BENCHMARKS = ROOT / "benchmarks"
 MINIMUM = (3, 11)
 LINTERS = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"])
+# As many processes as processors; each takes tests from the other's end when its own are done.
+PYTEST = ["pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"]
+WARM = ["python", "-c", "from workers.warm import warm; warm()"]
 
 
 def note(message):
@@ -165,6 +168,18 @@ def run_step(command, environment):
         child.kill()
         child.wait()
         raise
+
+
+@contextlib.contextmanager
+def beside(command, environment):
+    """Run a command while others run, and wait for it after them."""
+    child = subprocess.Popen(["/usr/bin/env", *command], cwd=ROOT, env=environment)
+    try:
+        yield
+        child.wait()
+    finally:
+        child.kill()
+        child.wait()
 
 
 def free_port():
@@ -472,8 +487,9 @@ def servers():
 def test(arguments):
     ensure_browser()
     with servers() as environment:
-        linted = lint()  # the tests run all the same, so that one run shows all that is wrong
-        return run_step(["pytest", *arguments], environment) or linted
+        with beside(WARM, environment):  # or every process would compile the same kernels
+            linted = lint()  # the tests run all the same, so that one run shows all that is wrong
+        return run_step([*PYTEST, *arguments], environment) or linted
 
 
 def bench(arguments):

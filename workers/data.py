@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
-from math import inf, isqrt, sqrt
+from math import isqrt, sqrt
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,19 +14,23 @@ from numpy.typing import NDArray
 from service.planning.lattice import (
     CONTRIBUTION_UNITS,
     DERIVATIVE_UNITS,
+    NETWORK_UNITS,
     POINT_UNITS_MAX,
     PointLattice,
     ScoreLattice,
     SumLattice,
 )
 from service.planning.losses import SHARP
-from service.planning.plan import Ball, Plan, PrivateClip
+from service.planning.plan import Ball, OnlineToNonconvexSchedule, Plan, PrivateClip
+from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels import madd
-from workers.kernels.gradients import add_fixed, add_float
+from workers.kernels.gradients import add_fixed, add_fixed_change, add_float
 from workers.kernels.losses import slope_of
 from workers.kernels.sizes import row_norms, slopes_at_zero
 from workers.kernels.vectors import add_median, add_softmax_fixed, add_softmax_float
-from workers.randomness import Randomness, Use
+from workers.oracles import network_fixed, network_float, zero_order
+from workers.prefixes import Root, Tree, prefixes
+from workers.randomness import Randomness, Stream, Use
 from workers.samplers import choose, rounded_laplace, rounded_normal, sample
 
 BLOCK_BYTES = 8 << 20
@@ -35,17 +39,6 @@ _THREADED = 1 << 18  # entries from which a second thread pays for itself
 _CLIPS = 2.0 ** (np.array(PrivateClip.CHOICES) / 4)
 
 T = TypeVar("T")
-Array = NDArray[Any]
-Floats = NDArray[np.float64]
-Sum = NDArray[np.int64]
-Add = Callable[[Array, Array], Sum]  # the sum over a block of rows
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that cannot be written: what a memory map gives, so kernels compile for it alone."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 class WrongDataError(ValueError):
@@ -60,8 +53,14 @@ class Data:
     """
 
     def __init__(
-        self, plan: Plan, x: NDArray[np.generic], y: NDArray[np.float64], randomness: Randomness
+        self,
+        plan: Plan,
+        x: NDArray[np.generic],
+        y: NDArray[np.float64],
+        randomness: Randomness,
+        released: Floats | None = None,
     ) -> None:
+        """`released` are the weights of the model that the Plan names, if it does."""
         facts = plan.facts
         # unbounded rows, for one, must never meet the kernel that trusts a row's norm
         dtype = np.int16 if facts.storage == "fixed" else np.float64
@@ -74,7 +73,10 @@ class Data:
         self._files = [a for a in (x, y) if isinstance(a, np.memmap)]
         if sum(a.nbytes for a in self._files) <= RESIDENT_BYTES:
             self._files = []
-        self._releases = 0
+        self._priced = plan.release.singles()
+        self._prefixes: Root | Tree | None = None
+        self._period_start, self._read = 0, 0  # rows below `_read` are in a sum of prefixes already
+        self._releases, self._released_weights = 0, released
         self._lattice, self._clip = plan.lattice, 1.0 if plan.private_clip is None else None
 
     def settle_clip(self) -> float:
@@ -117,9 +119,22 @@ class Data:
         size = max(1, BLOCK_BYTES // self._x[0].nbytes)
         return np.asarray(np.sum(list(self.blocks(count, size)), axis=0, dtype=np.int64))
 
+    @property
+    def released(self) -> Floats:
+        if self._released_weights is None or self._released_weights.size != self._plan.dimension:
+            raise WrongDataError
+        return self._released_weights
+
     def noisy_sum(self, weights: Floats, start: int, stop: int) -> Floats:
         """The sum of the clipped gradients of rows [start, stop) at `weights`, plus noise."""
-        exact = self.exact_sum(weights, start, stop)
+        return self.noisy_sum_at([weights], start, stop)
+
+    def noisy_sum_at(self, points: Sequence[Floats], start: int, stop: int) -> Floats:
+        """The same, added up over several points before the noise."""
+        sums = (self.exact_sum(weights, start, stop) for weights in points)
+        if len(points) != self._sums.points:
+            raise WrongDataError
+        exact = np.asarray(np.sum(list(sums), axis=0, dtype=np.int64))
         return self._released(exact, self._sums.step, range(start, stop))
 
     def noisy_batch(self, weights: Floats, batch: int, start: int, stop: int) -> Floats:
@@ -130,6 +145,99 @@ class Data:
         stream = self._randomness.stream(Use.SAMPLING, self._releases)
         exact = self.exact_batch(weights, start + sample(stream, batch, stop - start))
         return self._released(exact, self._sums.step, range(start, stop))
+
+    def noisy_change(
+        self, now: Floats, before: Floats, keep: float, bound: float, start: int, stop: int
+    ) -> Floats:
+        """`exact_change` plus noise. `bound` may follow from earlier releases: the lattice's units are
+        worth as much of it as they are of the Plan's clip, so its noise is in proportion."""
+        exact = self.exact_change(now, before, keep, bound, start, stop)
+        return self._released(exact, self.change_step(bound), range(start, stop))
+
+    def change_step(self, bound: float) -> float:
+        """What a unit of `exact_change` is worth, in gradient units."""
+        lattice, facts = self._lattice, self._plan.facts
+        if isinstance(lattice, PointLattice):
+            raise WrongDataError
+        if lattice.derivative_units is not None and facts.feature_step is not None:
+            return bound / lattice.derivative_units * facts.feature_step
+        return bound / self._contribution
+
+    def noisy_gradient(
+        self, at: Floats, before: Floats | None, directions: Floats | None
+    ) -> Floats:
+        """`exact_leaf` over all rows plus noise, as a mean."""
+        rows = range(self._plan.facts.rows)
+        exact = self.exact_leaf(at, before, directions, rows.start, rows.stop)
+        return self._released(exact, self._sums.step / len(rows), rows)
+
+    def noisy_prefix(
+        self, at: Floats, before: Floats | None, directions: Floats | None, start: int, stop: int
+    ) -> Floats:
+        """The sum since the last whole gradient of the means that `exact_leaf` has over fresh rows,
+        here [start, stop): what the rows of the prefixes' matrix that are due now, plus noise, say of
+        it. No row enters twice."""
+        schedule = self._schedule
+        if schedule.mechanism is None or start < self._read:
+            raise WrongDataError
+        if before is None:
+            dimension = self._plan.dimension
+            self._prefixes = prefixes(schedule.mechanism, schedule.period, dimension)
+            self._period_start = start
+        if self._prefixes is None or stop - start != schedule.rows_of(before is None):
+            raise WrongDataError
+        self._read = stop
+        due = self._prefixes.due(self.exact_leaf(at, before, directions, start, stop))
+        unit = self._sums.step / (stop - start)
+        rows = range(self._period_start, stop)
+        return self._prefixes.estimate([self._released(row, unit, rows) for row in due])
+
+    def exact_leaf(
+        self,
+        at: Floats,
+        before: Floats | None,
+        directions: Floats | None,
+        start: int,
+        stop: int,
+    ) -> Sum:
+        """The sum over rows [start, stop) of a record's gradient at `at`, or of its difference to that
+        at `before`, as the Plan's oracle estimates it: before noise, on the lattice of the one or of
+        the other. `directions` [m, d] are those of zero order, or the perturbations of a network."""
+        schedule, plan = self._schedule, self._plan
+        if not 0 <= start < stop <= plan.facts.rows or isinstance(plan.lattice, ScoreLattice):
+            raise WrongDataError
+        lattice = plan.lattice if before is None else schedule.later
+        if not isinstance(lattice, SumLattice):
+            raise WrongDataError
+        self.use(lattice)
+        if schedule.oracle.startswith("zero"):
+            if directions is None:
+                raise WrongDataError
+            add = zero_order(plan, lattice, at, before, directions, schedule.radius)
+            return self._sum_of(add, range(start, stop))
+        if plan.spec.model.kind != "linear":
+            base = at if before is None else before
+            points = base + (np.zeros((1, base.size)) if directions is None else directions)
+            move = None if before is None else at - before
+            return self._sum_of(self._network(points, move), range(start, stop))
+        if before is None:
+            return self.exact_sum(at, start, stop)
+        per_unit = lattice.contribution_units * lattice.step
+        if lattice.derivative_units is not None:
+            per_unit = lattice.derivative_units * lattice.step / (plan.facts.feature_step or 1.0)
+        return self.exact_change(at, before, 1.0, per_unit, start, stop)
+
+    def stream(self, use: Use, index: int) -> Stream:
+        """For draws that depend on no data and that no privacy rests on."""
+        if use not in (Use.DIRECTIONS, Use.PATH):
+            raise WrongDataError
+        return self._randomness.stream(use, index)
+
+    @property
+    def _schedule(self) -> OnlineToNonconvexSchedule:
+        if not isinstance(self._plan.schedule, OnlineToNonconvexSchedule):
+            raise WrongDataError
+        return self._plan.schedule
 
     def noisy_point(self, point: Floats, sensitivity: float, start: int, stop: int) -> Floats:
         """A point computed from rows [start, stop), which a replaced record moves by at most
@@ -155,8 +263,21 @@ class Data:
         exact = self.exact_sum(weights, rows.start, rows.stop)
         return self._chosen(scores(exact), lattice.scale, rows)
 
+    def chosen(self, scores: Sum, scale: int, rows: range) -> int:
+        """A candidate chosen by scores, made from exact sums over `rows` as the Plan's docstring says,
+        at a scale of the Plan."""
+        if not isinstance(self._plan.lattice, ScoreLattice):
+            raise WrongDataError
+        return self._chosen(scores, scale, rows)
+
+    def drawn(self, count: int) -> int:
+        """A number below `count`, uniform and independent of the rows: which iterate is the output."""
+        return int(sample(self._randomness.stream(Use.OUTPUT, 0), 1, count)[0])
+
     def _chosen(self, scores: Sum, scale: int, rows: Sequence[int]) -> int:
         """Every choice goes through here; `rows` are those that `scores` depend on."""
+        if all(scale != priced for _, priced in self._priced):
+            raise WrongDataError
         stream = self._randomness.stream(Use.NOISE, self._next_release())
         return choose(stream, scores, scale)
 
@@ -193,6 +314,8 @@ class Data:
         lattice = self._lattice
         if isinstance(lattice, ScoreLattice) or self._clip is None:
             raise WrongDataError
+        if not lattice.release().singles() <= self._priced:
+            raise WrongDataError
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
         stream = self._randomness.stream(Use.NOISE, self._next_release())
         noise = sampler(stream, exact.size, lattice.bits)
@@ -221,10 +344,26 @@ class Data:
         """The sum over the rows at these positions, each named once, in order."""
         return self._exact(weights, positions)
 
-    def _exact(self, weights: Floats, rows: range | NDArray[np.int64]) -> Sum:
-        """Integer addition does not mind in which order, so any number of threads gives the same
-        bits."""
+    def exact_change(
+        self, now: Floats, before: Floats, keep: float, bound: float, start: int, stop: int
+    ) -> Sum:
+        """The sum over rows [start, stop) of a record's gradient at `now` less `keep` times that at
+        `before`, clipped as one: its slope to `bound` (fixed rows) or its norm. A record moves it as
+        far as any sum on this lattice, whatever `bound` is. Linear models only."""
+        if not 0 <= start < stop <= self._plan.facts.rows or not bound > 0:
+            raise WrongDataError
+        if self._plan.spec.loss.kind in ("softmax", "geometric_median"):
+            raise WrongDataError
+        if self._plan.spec.model.kind != "linear":
+            raise WrongDataError
         fixed = self._plan.facts.storage == "fixed"
+        make = self._fixed_change if fixed else self._float_change
+        return self._sum_of(make(now, before, keep, bound), range(start, stop))
+
+    def _exact(self, weights: Floats, rows: range | NDArray[np.int64]) -> Sum:
+        fixed = self._plan.facts.storage == "fixed"
+        if self._plan.spec.model.kind != "linear":
+            return self._sum_of(self._network(weights[None], None), rows)
         match self._plan.spec.loss.kind:
             case "softmax":
                 add = self._softmax_fixed(weights) if fixed else self._softmax_float(weights)
@@ -232,7 +371,12 @@ class Data:
                 add = self._median(weights)
             case _:
                 add = self._fixed(weights) if fixed else self._float(weights)
-        threads = thread_count() if len(rows) * weights.size >= _THREADED else 1
+        return self._sum_of(add, rows)
+
+    def _sum_of(self, add: Add, rows: range | NDArray[np.int64]) -> Sum:
+        """Integer addition does not mind in which order, so any number of threads gives the same
+        bits; but for zero order, whose products are BLAS's and may round by the size of a block."""
+        threads = thread_count() if len(rows) * self._plan.dimension >= _THREADED else 1
         share = -(-len(rows) // threads)
         parts = [rows[low : low + share] for low in range(0, len(rows), share)]
         if len(parts) == 1:
@@ -267,7 +411,28 @@ class Data:
 
         def add(x: Array, y: Array) -> Sum:
             total = np.zeros(size, dtype=np.int64)
-            add_fixed(total, x, read_only(y.astype(f)), *arguments)
+            with np.errstate(all="ignore"):  # beyond float32 a label is infinite: no one's concern
+                labels = read_only(y.astype(f))
+            add_fixed(total, x, labels, *arguments)
+            return total[places]
+
+        return add
+
+    def _fixed_change(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
+        units_max, _, places, fast = self._layout
+        facts, loss = self._plan.facts, slope_of(self._plan)
+        size = now.size + (-now.size % madd.LANES if fast else 0)
+        parts: list[Any] = []
+        for weights in (before, now - before):
+            units, per_unit = integer_weights(weights, facts.l2_units or 0)
+            padded = np.zeros(size, dtype=np.int16)
+            padded[places] = units
+            parts += [read_only(padded), min((facts.feature_step or 0.0) * per_unit, 1e280)]
+        arguments = *parts, loss, keep, units_max / bound, units_max, fast
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(size, dtype=np.int64)
+            add_fixed_change(total, x, y, *arguments)
             return total[places]
 
         return add
@@ -297,6 +462,25 @@ class Data:
             return total
 
         return add
+
+    def _float_change(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
+        loss, units_max, use_l1 = slope_of(self._plan), self._contribution, self._sums.norm == "l1"
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(now.size, dtype=np.int64)
+            add_float(total, x, y, now, loss, bound, units_max, use_l1, before, keep)
+            return total
+
+        return add
+
+    def _network(self, points: Floats, move: Floats | None) -> Add:
+        lattice, facts = self._sums, self._plan.facts
+        if lattice.norm == "l2" and lattice.contribution_units > NETWORK_UNITS:
+            raise WrongDataError  # the squares of longer ones would leave int64
+        if facts.storage == "float64":
+            return network_float(self._plan, lattice, points, move)
+        _, _, places, fast = self._layout
+        return network_fixed(self._plan, lattice, places, fast, points, move)
 
     def _softmax_fixed(self, weights: Floats) -> Add:
         """Weights and sums are one class after the other."""
@@ -365,22 +549,6 @@ def forget(array: "np.memmap[Any, Any]", low: int, high: int) -> None:
     end = (array.offset + high * row_bytes) // page * page
     if end > begin:
         array._mmap.madvise(mmap.MADV_DONTNEED, begin, end - begin)  # type: ignore[attr-defined]
-
-
-def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArray[Any], float]:
-    """The weights as integers of at most 15 bits, and what one unit is worth.
-
-    Scaled so that ||units||_2 l2_units < 2^31: by Cauchy and Schwarz no margin, nor any part of one,
-    leaves int32. Gradients are thus evaluated at weights rounded to about 2^-15 of the largest; the
-    weights are a function of earlier releases, so rounding them is nobody's privacy.
-    """
-    largest = float(np.abs(weights).max())
-    if not 0.0 < largest < inf:  # all zero, or no numbers at all: they count as zero
-        return np.zeros(weights.size), 1.0
-    scaled = weights / largest
-    room = (2**31 - 1) / l2_units - sqrt(weights.size)  # rounding adds at most sqrt(d)/2
-    units_max = min(2**15 - 1, room / sqrt(float(scaled @ scaled)))
-    return np.rint(scaled * units_max), largest / units_max
 
 
 def thread_count() -> int:

@@ -1,5 +1,6 @@
 """Run one job: claim -> mark data opened -> run -> publish. The same on both engines."""
 
+import json
 import logging
 import platform
 import threading
@@ -14,18 +15,18 @@ import llvmlite.binding
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, select
+from sqlalchemy import Connection, Row, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from service import __version__
 from service.config import Settings
 from service.datasets.store import dataset_folder, open_arrays
 from service.db import Database
-from service.jobs.card import model_card
+from service.jobs.card import model_card, weights_of
 from service.jobs.claim import claim, give_up, keep, open_data
 from service.jobs.publish import PlanChangedError, publish
 from service.planning.plan import Plan, sha256
-from service.tables import datasets
+from service.tables import datasets, models
 from workers.algorithms import (
     accelerated_clipped_sgd,
     accelerated_sgd,
@@ -35,11 +36,17 @@ from workers.algorithms import (
     gradient_descent,
     localized_accelerated_sgd,
     localized_subgradient,
+    online_to_nonconvex,
     output_perturbation,
     phased_sgd,
+    polyhedral_stochastic_frank_wolfe,
     proximal_sgd,
+    proximally_guided_mirror_descent,
+    stationarity_certificate,
+    stochastic_frank_wolfe,
     tilted_output_perturbation,
 )
+from workers.certificate import certificate_of
 from workers.data import Data
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
@@ -56,9 +63,14 @@ RUNS: dict[str, Run] = {
     "gradient-descent": gradient_descent.run,
     "localized-accelerated-sgd": localized_accelerated_sgd.run,
     "localized-subgradient": localized_subgradient.run,
+    "online-to-nonconvex": online_to_nonconvex.run,
     "output-perturbation": output_perturbation.run,
     "phased-sgd": phased_sgd.run,
+    "polyhedral-stochastic-frank-wolfe": polyhedral_stochastic_frank_wolfe.run,
     "proximal-sgd": proximal_sgd.run,
+    "proximally-guided-mirror-descent": proximally_guided_mirror_descent.run,
+    "stationarity-certificate": stationarity_certificate.run,
+    "stochastic-frank-wolfe": stochastic_frank_wolfe.run,
     "tilted-output-perturbation": tilted_output_perturbation.run,
 }
 
@@ -97,9 +109,12 @@ def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) ->
         dataset = connection.execute(
             select(datasets.c.schema, datasets.c.folder).where(datasets.c.id == job.dataset_id)
         ).one()
+        released = _released(connection, plan)
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
-    weights = RUNS[plan.algorithm](plan, Data(plan, x, y, randomness), progress)
-    card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights.tolist())
+    data = Data(plan, x, y, randomness, released)
+    weights = RUNS[plan.algorithm](plan, data, progress)
+    certificate = None if released is None else certificate_of(plan, released, weights)
+    card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights.tolist(), certificate)
     for patience_seconds in (0.1, 0.4, 1.6, 6.4, None):
         try:
             with db.write() as connection:
@@ -110,6 +125,17 @@ def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) ->
                 raise
             time.sleep(patience_seconds)
     log.info("job %s: %s", job.id, "succeeded" if published else "not ours to publish")
+
+
+def _released(connection: Connection, plan: Plan) -> NDArray[np.float64] | None:
+    """The weights of the model that the Plan names, if it does and if that is still the same."""
+    if plan.spec.of is None:
+        return None
+    query = select(models.c.card).where(models.c.job_id == plan.spec.of.job)
+    card = connection.execute(query).scalar_one()
+    if sha256(card) != plan.spec.of.digest:
+        raise PlanChangedError(plan.spec.of.job)
+    return np.array(weights_of(json.loads(card)))
 
 
 @contextmanager

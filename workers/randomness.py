@@ -24,6 +24,9 @@ class Use(IntEnum):
 
     NOISE = 1
     SAMPLING = 2
+    OUTPUT = 3  # which iterate is the output
+    DIRECTIONS = 4
+    PATH = 5
 
 
 class Randomness:

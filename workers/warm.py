@@ -26,6 +26,7 @@ def warm() -> None:
     the losses that have kernels of their own."""
     jobs = [(name, entry.example) for name, entry in CATALOG.items()]
     jobs += [("gradient-descent", {"loss": loss}) for loss in ("softmax", "geometric_median")]
+    jobs.append(("proximally-guided-mirror-descent", {"loss": "hinge", "set": "simplex"}))
     for (name, job), storage, delta in product(jobs, ("fixed", "float64"), (1e-6, 0.0)):
         few = {"steps": 2, "clip": 1.0}
         fields = CATALOG[name].parameters.model_fields
@@ -52,4 +53,5 @@ def _run(name: str, job: dict[str, Any], storage: str, delta: float) -> None:
     except PlanRefused:  # an algorithm that rests on bounded rows
         return
     x = np.zeros((_ROWS, _COLUMNS), dtype=np.int16 if storage == "fixed" else np.float64)
-    RUNS[name](made, Data(made, x, np.ones(_ROWS), Randomness(bytes(32), "warm")), Progress())
+    randomness, released = Randomness(bytes(32), "warm"), np.zeros(made.dimension)
+    RUNS[name](made, Data(made, x, np.ones(_ROWS), randomness, released), Progress())

@@ -53,7 +53,7 @@ def get_head(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 
 
 @router.get("/datasets/{dataset_id}/audit/verification", response_model=VerificationShape)
-def verify(
+async def verify(
     ctx: Ctx,
     me: Me,
     dataset_id: str,
@@ -62,25 +62,29 @@ def verify(
     """Verify the whole chain as it is stored, or one record and its link to the one before. A proof
     that does not trust this service is `epsilond verify` on the exported chain."""
     key = ctx.settings.keys.public_hex()
-    with ctx.db.read() as connection:
-        dataset = visible_dataset(connection, me, dataset_id)
-        if seq is None:
-            checked = dataset.chain_length
-            findings = verify_chain(_chain(connection, dataset_id), key, dataset.chain_head)
-        else:
-            pair = list(_chain(connection, dataset_id, seq - 1, 2 if seq > 1 else 1))
-            if not pair or pair[-1]["body"].get("seq") != seq:
-                raise NotFound("the chain has no record of this number.")
-            checked = 1
-            findings = verify_record(pair[-1], pair[0] if seq > 1 else None, key)
-    return {
-        "dataset": dataset_id,
-        "seq": seq,
-        "records": checked,
-        "head": dataset.chain_head,
-        "verified": not findings,
-        "findings": findings[:100],
-    }
+
+    def answer() -> dict[str, Any]:
+        with ctx.db.read() as connection:
+            dataset = visible_dataset(connection, me, dataset_id)
+            if seq is None:
+                checked = dataset.chain_length
+                findings = verify_chain(_chain(connection, dataset_id), key, dataset.chain_head)
+            else:
+                pair = list(_chain(connection, dataset_id, seq - 1, 2 if seq > 1 else 1))
+                if not pair or pair[-1]["body"].get("seq") != seq:
+                    raise NotFound("the chain has no record of this number.")
+                checked = 1
+                findings = verify_record(pair[-1], pair[0] if seq > 1 else None, key)
+        return {
+            "dataset": dataset_id,
+            "seq": seq,
+            "records": checked,
+            "head": dataset.chain_head,
+            "verified": not findings,
+            "findings": findings[:100],
+        }
+
+    return await ctx.turns.take(me.id, answer)
 
 
 def _chain(

@@ -28,6 +28,7 @@ from service.planning.conversion import epsilon_of_units, largest_epsilon
 from service.tables import entries, lineages
 
 router = APIRouter(tags=["budget"])
+FORMULA = "=+-@\t\r\n＝＋－＠"  # full width too: some spreadsheets read them alike
 
 
 def budget_view(connection: Connection, me: Caller, account: Account) -> dict[str, Any]:
@@ -225,7 +226,7 @@ def _line(values: Any) -> str:
     """One line of CSV. A text that a spreadsheet would take for a formula gets a quote in front."""
     text = io.StringIO()
     csv.writer(text).writerow(
-        f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t" and value else value
+        f"'{value}" if isinstance(value, str) and value[:1] in FORMULA and value else value
         for value in values
     )
     return text.getvalue()

@@ -4,8 +4,6 @@ import hashlib
 
 from service.api.limits import App, Message, Receive, Send
 
-FRESHNESS = [(b"cache-control", b"private, no-cache"), (b"vary", b"Authorization, Cookie")]
-
 
 def etag(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -40,7 +38,7 @@ class Conditional:
             if message.get("more_body"):
                 return
             tag = etag(body)
-            held["headers"] = [*held["headers"], (b"etag", tag.encode()), *FRESHNESS]
+            held["headers"] = [*held["headers"], (b"etag", tag.encode())]
             if matches(asked, tag):
                 dropped = (b"content-length", b"content-type")
                 headers = [(k, v) for k, v in held["headers"] if k not in dropped]

@@ -53,12 +53,11 @@ async def stream_everything(ctx: Ctx, me: Me, last_event_id: LastEventId = None)
     feed = ctx.feed
     resume = feed.position_of(last_event_id) if last_event_id else None
     listener = await feed.join(me)
-    now, missed = feed.position, list[Event]()
-    start = f"id: {feed.event_id(now)}\n\n"
+    start, missed = f"id: {feed.present_id()}\n", list[Event]()
     if resume is not None:
         since = await feed.since(resume, me)
         if since is None:
-            start = f"id: {feed.event_id(now)}\n{wire('reset', {'object': 'event'})}\n"
+            start += wire("reset", {"object": "event"})
         else:
             start, missed = "", since
     missed += feed.in_progress(me)
@@ -69,7 +68,7 @@ async def stream_everything(ctx: Ctx, me: Me, last_event_id: LastEventId = None)
 
     async def stream() -> AsyncIterator[str]:
         try:
-            yield f"retry: {RETRY_MS}\n\n{start}" + "".join(map(text, missed))
+            yield f"retry: {RETRY_MS}\n\n{start}\n" + "".join(map(text, missed))
             async for event in _live(listener):
                 yield ":\n\n" if event is None else text(event)
         finally:

@@ -10,6 +10,7 @@ grants at the moment it is read.
 
 import asyncio
 import logging
+import secrets
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from sqlalchemy import Connection, Row, select
 from service.api.auth import Caller, living
 from service.changes import bounds, changes_after, news, place
 from service.db import Database, iso
-from service.errors import InvalidRequest, Unavailable
+from service.errors import InvalidRequest, TooManyRequests, Unavailable
 from service.jobs.record import ENDED
 from service.keys import Keys
 from service.planning.plan import canonical_json
@@ -38,6 +39,7 @@ HEARTBEAT_SECONDS = 15.0
 RETRY_MS = 2000
 _CREDENTIALS_EVERY = 4  # ticks
 _WAITING_MAX = 1000  # events that a slow client may leave unread before its stream ends
+_MISSED_MAX = 10_000  # everyone's changes that are searched for what one client missed
 EVERYTHING = ("admin", "auditor")
 
 
@@ -66,7 +68,8 @@ class Listener:
     revoked: bool = False
 
     def offer(self, event: Event) -> None:
-        if self.job_id not in (None, event.job_id) or not event.seen_by(self.me):
+        wanted = self.job_id in (None, event.job_id) and event.seen_by(self.me)
+        if self.revoked or not wanted:
             return
         if self.queue.qsize() < _WAITING_MAX:
             self.queue.put_nowait(event)
@@ -87,12 +90,11 @@ class _Look:
     position: int
     events: list[Event]
     running: dict[str, Event]
-    living: set[str] | None
 
 
 class Feed:
-    def __init__(self, db: Database, keys: Keys, streams_max: int) -> None:
-        self._db, self._streams_max = db, streams_max
+    def __init__(self, db: Database, keys: Keys, streams_max: int, streams_max_each: int) -> None:
+        self._db, self._streams_max, self._streams_max_each = db, streams_max, streams_max_each
         self._cipher = Cipher(AES(keys.derive("event ids")), ECB())  # noqa: S305 - of one block
         self._listeners: WeakSet[Listener] = WeakSet()
         self._wanted, self._ready = asyncio.Event(), asyncio.Event()
@@ -109,10 +111,19 @@ class Feed:
             raise Unavailable(
                 "this process holds as many streams as it may, or is stopping; try again shortly."
             )
+        own = sum(listener.me.id == me.id for listener in self._listeners)
+        if own >= self._streams_max_each:
+            raise TooManyRequests(
+                f"{own} of your streams and waiting requests are open here; close one first."
+            )
         listener = Listener(me, job_id)
         self._listeners.add(listener)
         self._wanted.set()
-        await self._ready.wait()
+        try:
+            await self._ready.wait()
+        except asyncio.CancelledError:  # it waited long enough, or nobody waits any more
+            self.leave(listener)
+            raise
         return listener
 
     def leave(self, listener: Listener) -> None:
@@ -140,7 +151,7 @@ class Feed:
             after = position
             with self._db.read() as connection:
                 oldest, newest = bounds(connection)
-                if not oldest - 1 <= position <= newest:
+                if not oldest - 1 <= position <= newest or until - position > _MISSED_MAX:
                     return None
                 while after < until:
                     batch = [r for r in changes_after(connection, after) if r.position <= until]
@@ -152,19 +163,25 @@ class Feed:
 
         return await to_thread.run_sync(read)
 
-    def event_id(self, position: int) -> str:
-        """A position as clients see it: plain numbers would tell everyone how much others do."""
-        return self._cipher.encryptor().update(position.to_bytes(16)).hex()
+    def event_id(self, position: int, salt: bytes = bytes(4)) -> str:
+        """A position as clients see it: plain numbers would tell everyone how much others do. One that
+        is not that of an event which the client sees is salted, so that two of them tell nothing."""
+        block = position.to_bytes(8) + bytes(4) + salt
+        return self._cipher.encryptor().update(block).hex()
+
+    def present_id(self) -> str:
+        """For a stream that begins; were it the same for the same position, whoever connects twice
+        would know whether anybody did anything in between."""
+        return self.event_id(self.position, secrets.token_bytes(4))
 
     def position_of(self, event_id: str) -> int:
         try:
             block = bytes.fromhex(event_id)
         except ValueError:
             block = b""
-        position = (
-            int.from_bytes(self._cipher.decryptor().update(block)) if len(block) == 16 else -1
-        )
-        if not 0 <= position < 2**63:
+        plain = self._cipher.decryptor().update(block) if len(block) == 16 else b""
+        position, check = int.from_bytes(plain[:8]), plain[8:12]
+        if check != bytes(4) or position >= 2**48:
             raise InvalidRequest("Last-Event-ID is not the id of an event of this stream.")
         return position
 
@@ -179,11 +196,11 @@ class Feed:
         while not self.stopping:
             await self._wanted.wait()
             ticks += 1
-            credentials = {listener.me.credential for listener in self._listeners}
-            ask = credentials if ticks % _CREDENTIALS_EVERY == 0 else None
             try:
-                look = await to_thread.run_sync(self._look, ask, limiter=self._thread)
-                self._deliver(look, credentials)
+                look = await to_thread.run_sync(self._look, limiter=self._thread)
+                if look.events or ticks % _CREDENTIALS_EVERY == 0:
+                    await self._end_revoked()  # after the look: no event that came later is heard
+                self._deliver(look)
             except Exception as error:  # whatever it was, those who listen wait for the next look
                 log.warning("the feed will look again: %s", type(error).__name__)
             if not self._listeners:
@@ -200,7 +217,20 @@ class Feed:
         for listener in list(self._listeners):
             listener.end()
 
-    def _look(self, credentials: set[str] | None) -> _Look:
+    async def _end_revoked(self) -> None:
+        credentials = {listener.me.credential for listener in self._listeners}
+
+        def read() -> set[str]:
+            with self._db.read() as connection:
+                return credentials - living(connection, credentials)
+
+        gone = await to_thread.run_sync(read, limiter=self._thread)
+        for listener in list(self._listeners):
+            if listener.me.credential in gone:
+                listener.revoked = True
+                listener.end()
+
+    def _look(self) -> _Look:
         position, events = self._position, list[Event]()
         while True:
             with self._db.read() as connection:
@@ -209,15 +239,13 @@ class Feed:
                     if position is None:
                         position = bounds(connection)[1]
                     if not batch:
-                        running = _progress(connection)
-                        alive = None if credentials is None else living(connection, credentials)
-                        return _Look(position, events, running, alive)
+                        return _Look(position, events, _progress(connection))
                     events += _events(connection, batch)
                     position = batch[-1].position
                     continue
             place(self._db)
 
-    def _deliver(self, look: _Look, credentials: set[str]) -> None:
+    def _deliver(self, look: _Look) -> None:
         news = list(look.events)
         if self._position is not None:
             news += [e for id_, e in look.running.items() if self._running.get(id_) != e]
@@ -226,10 +254,6 @@ class Feed:
         for listener in list(self._listeners):
             for event in news:
                 listener.offer(event)
-            gone = look.living is not None and listener.me.credential not in look.living
-            if gone and listener.me.credential in credentials:
-                listener.revoked = True
-                listener.end()
 
 
 def wire(name: str, data: dict[str, Any]) -> str:

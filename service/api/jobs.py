@@ -14,11 +14,12 @@ from service.api.auth import Me, usable_dataset, visible_job
 from service.api.conditional import etag, matches
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
+from service.api.released import resolved
 from service.api.shapes import JobRequest, JobShape, ModelShape, RecordShape
 from service.errors import JobNotFinished, Unauthenticated
 from service.jobs.cancel import cancel
 from service.jobs.record import ENDED
-from service.jobs.submit import submit
+from service.jobs.submit import Submission, submit
 from service.jobs.view import job_view
 from service.planning.plan import canonical_json
 from service.tables import audit_records, datasets, jobs, models
@@ -35,28 +36,38 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})")
     response_model=JobShape,
     responses={202: {"description": "Reserved and queued; follow Location."}},
 )
-def submit_job(
+async def submit_job(
     ctx: Ctx,
     me: Me,
     request: JobRequest,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> Response:
     """Plan, reserve and queue. The same Idempotency-Key gets the same answer for a week."""
-    submission = submit(
-        ctx.db,
-        ctx.settings,
-        authorise=lambda connection: usable_dataset(connection, me, request.dataset),
-        hold=lambda connection: usable_dataset(connection, me, request.dataset, hold=True),
-        principal_id=me.id,
-        spec=request.spec(),
-        metadata=request.metadata,
-        idempotency_key=idempotency_key,
-    )
+
+    def answer() -> Submission:
+        spec = request.spec()
+        if spec.of is not None:
+            with ctx.db.read() as connection:
+                usable_dataset(connection, me, spec.dataset)
+                spec = resolved(connection, me, spec)
+        done = submit(
+            ctx.db,
+            ctx.settings,
+            authorise=lambda connection: usable_dataset(connection, me, request.dataset),
+            hold=lambda connection: usable_dataset(connection, me, request.dataset, hold=True),
+            principal_id=me.id,
+            spec=spec,
+            metadata=request.metadata,
+            idempotency_key=idempotency_key,
+        )
+        if not done.replayed:
+            ctx.try_hint(done.job_id)
+        return done
+
+    submission = await ctx.turns.take(me.id, answer, charged=True)
     headers = {"Location": f"/v1/jobs/{submission.job_id}", "Retry-After": "1"}
     if submission.replayed:
         headers["Idempotent-Replayed"] = "true"
-    else:
-        ctx.try_hint(submission.job_id)
     return Response(
         submission.body, status_code=202, headers=headers, media_type="application/json"
     )
@@ -113,17 +124,19 @@ async def get_job(
     headers = {"Preference-Applied": f"wait={seconds}"} if wanted else {}
     seen = if_none_match or etag(body)
     if seconds and not ended and matches(seen, etag(body)):
-        listener = await ctx.feed.join(me, job_id)
+        listener = None
         try:
             async with asyncio.timeout(seconds):
+                listener = await ctx.feed.join(me, job_id)
                 body, ended = await to_thread.run_sync(read)
                 while not ended and matches(seen, etag(body)) and await listener.next(seconds):
                     body, ended = await to_thread.run_sync(read)
         except TimeoutError:
             pass  # unchanged: said with a 304, or with the same again
         finally:
-            ctx.feed.leave(listener)
-        if listener.revoked:
+            if listener is not None:
+                ctx.feed.leave(listener)
+        if listener is not None and listener.revoked:
             raise Unauthenticated("the key or session was revoked or has expired meanwhile.")
     return Response(body, headers=headers, media_type="application/json")
 

@@ -1,5 +1,6 @@
 """Around every request: an id that comes back in a header, and a bound on the body, counted as it
-arrives, so that nothing larger is ever held."""
+arrives, so that nothing larger is ever held. Around every answer: what belongs to one caller is kept
+by nobody in between, and is what its type says."""
 
 import contextlib
 import re
@@ -10,6 +11,11 @@ from typing import Any
 from service.api.problems import problem_response
 from service.errors import BodyTooLarge, NotFound
 
+PRIVATE = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"private, no-cache"),
+    (b"vary", b"Authorization, Cookie"),
+)
 UPLOAD = re.compile(r"/v1/datasets/[^/]+/data")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -49,7 +55,11 @@ class Limits:
             if too_large is not None:
                 return  # whatever the application makes of a body cut short, ours is the answer
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                message["headers"] = [
+                    *message["headers"],
+                    *_unless_said(message["headers"]),
+                    (b"x-request-id", request_id),
+                ]
             await send(message)
 
         with contextlib.suppress(BodyTooLarge):
@@ -57,3 +67,8 @@ class Limits:
         if too_large is not None:
             problem, too_large = too_large, None
             await problem_response(problem, scope["path"])(scope, receive, labelled)
+
+
+def _unless_said(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    said = {name for name, _ in headers}
+    return [(name, value) for name, value in PRIVATE if name not in said]

@@ -48,7 +48,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def problem_response(problem: Problem, instance: str | None = None) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(problem.status)
     return JSONResponse(
         problem.body(instance), problem.status, media_type=MEDIA_TYPE, headers=headers
     )

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from anyio import to_thread
 from fastapi import APIRouter
 from sqlalchemy import Connection
 
 from service.api.auth import Caller, Me, usable_dataset
 from service.api.budgets import budget_view
 from service.api.context import Ctx
+from service.api.released import resolved
 from service.api.shapes import ComparisonShape, NoiseRequest, QuoteShape
 from service.errors import PlanRefused
 from service.jobs.submit import facts_for, plan_for
@@ -29,10 +29,11 @@ async def quote(ctx: Ctx, me: Me, request: JobSpec) -> Any:
     def answer() -> dict[str, Any]:
         with ctx.db.read() as connection:
             facts, account = _usable(connection, me, request)
-            planned, choice = plan_for(facts, ctx.settings, request)
+            spec = resolved(connection, me, request)
+            planned, choice = plan_for(facts, ctx.settings, spec)
             return _quote(connection, me, account, planned, choice)
 
-    return await to_thread.run_sync(answer, limiter=ctx.planning)
+    return await ctx.turns.take(me.id, answer)
 
 
 @router.post("/quotes/comparison", response_model=ComparisonShape)
@@ -51,7 +52,7 @@ async def compare_algorithms(ctx: Ctx, me: Me, request: JobSpec) -> Any:
         data = [candidate.view() for candidate in candidates]
         return {"dataset": request.dataset, "choice": choice, "data": data}
 
-    return await to_thread.run_sync(answer, limiter=ctx.planning)
+    return await ctx.turns.take(me.id, answer)
 
 
 @router.post("/quotes/noise", response_model=QuoteShape)
@@ -63,12 +64,12 @@ async def quote_for_noise(ctx: Ctx, me: Me, request: NoiseRequest) -> Any:
     def answer() -> dict[str, Any]:
         with ctx.db.read() as connection:
             facts, account = _usable(connection, me, spec)
-            named, choice = plan_for(facts, ctx.settings, spec)
+            named, choice = plan_for(facts, ctx.settings, resolved(connection, me, spec))
             limit = ctx.settings.gradients_max
             planned = epsilon_for_noise(named.spec, facts, limit, request.noise)
             return _quote(connection, me, account, planned, choice)
 
-    return await to_thread.run_sync(answer, limiter=ctx.planning)
+    return await ctx.turns.take(me.id, answer)
 
 
 def _usable(connection: Connection, me: Caller, spec: JobSpec) -> tuple[Facts, Account]:
@@ -92,6 +93,7 @@ def _quote(
         "refusal": refusal,
         "largest_epsilon": largest_fitting_epsilon(left, planned.guarantee.delta, account.terms),
         "jobs_that_fit": max(0, left) // max(1, price),
+        "steps": planned.schedule.steps,
         "choice": None if choice is None else choice.view(),
         "plan": planned,
         "plan_digest": planned.digest(),

@@ -15,7 +15,7 @@ from service.api.auth import COOKIE, Me, caller_of_key, csrf_token, key_hash
 from service.api.context import Ctx
 from service.api.shapes import SessionRequest, SessionShape
 from service.db import iso, new_id, now_ms
-from service.errors import Unauthenticated
+from service.errors import Forbidden, Unauthenticated
 from service.tables import api_keys, principals, sessions
 
 router = APIRouter(tags=["session"])
@@ -24,6 +24,8 @@ router = APIRouter(tags=["session"])
 @router.post("/session", status_code=201, response_model=SessionShape)
 def sign_in(ctx: Ctx, request: SessionRequest, http: Request, response: Response) -> Any:
     """Exchange a key for a session cookie. Needs no key but the one in the body."""
+    if http.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Forbidden("only a page of this service signs a browser in.")
     me = caller_of_key(ctx, request.key.strip())
     token, session_id = secrets.token_urlsafe(32), new_id("ses")
     longest = int(ctx.settings.session_seconds_max)

@@ -216,6 +216,7 @@ class QuoteShape(BaseModel):
     refusal: str | None = Field(description="Why a job like this would be refused now.")
     largest_epsilon: float = Field(description="The largest that fits the budget and your share.")
     jobs_that_fit: int = Field(description="How many jobs like this one still fit.")
+    steps: int = Field(description="That progress will count.")
     choice: ChoiceShape | None = Field(description='With algorithm "auto": why this one.')
     plan: Plan
     plan_digest: str
@@ -258,8 +259,34 @@ class EventShape(BaseModel):
     created_at: str
 
 
+class CertificateShape(BaseModel):
+    """How near a model is to a stationary point, from one noisy mean gradient. Noise alone makes
+    lengths and gap larger; they are within `noise_norm` and `gap_noise` of the truth with probability
+    `confidence`."""
+
+    of: str = Field(description="The job whose model it is about.")
+    model_digest: str
+    radius: float = Field(description="Above 0: the gradient is a mean over this ball (Goldstein).")
+    gradient: list[float] = Field(description="Noisy, with the ridge; one number per weight.")
+    gradient_norm: float
+    projected_gradient_norm: float | None = Field(description="Null over a polytope or an lp ball.")
+    stationarity_gap: float | None = Field(description="Frank-Wolfe's; null over all of R^d.")
+    noise: float = Field(description="Standard deviation of the noise in each number.")
+    noise_norm: float
+    gap_noise: float | None
+    confidence: float
+
+
+class NetworkShape(BaseModel):
+    hidden: list[list[float]] = Field(
+        description="One list per hidden unit: a number per encoded column, the constant first."
+    )
+    outer: list[float]
+    offset: float
+
+
 class ModelShape(BaseModel):
-    object: Literal["model"] = "model"
+    object: Literal["model", "certificate"] = "model"
     job: str
     algorithm: str
     loss: dict[str, Any]
@@ -270,6 +297,12 @@ class ModelShape(BaseModel):
     location: list[float] | None = Field(
         default=None,
         description="Geometric median only: a number per feature, in the columns' own units.",
+    )
+    certificate: CertificateShape | None = Field(
+        default=None, description="In the place of a model, of a job that certifies one."
+    )
+    network: NetworkShape | None = Field(
+        default=None, description="Networks only: the margin is outer . max(0, hidden x) + offset."
     )
     feature_names_in_: list[str]
     classes_: list[str] | None
@@ -362,6 +395,7 @@ class AlgorithmShape(BaseModel):
     needs: list[str]
     cost: str
     parameters: dict[str, Any]
+    example: dict[str, Any] = Field(description="The rest of a job that it takes.")
 
 
 class PrincipalShape(BaseModel):

@@ -33,13 +33,19 @@ const address = () => (location.hash.startsWith("#/") ? location.hash.slice(1) :
 
 function themeButton() {
   const now = () => document.documentElement.dataset.theme || "auto";
-  const button = h("button", { type: "button", class: "quiet", onclick: () => {
+  const button = h("button", { type: "button", class: "quiet theme", onclick: () => {
     const next = { auto: "light", light: "dark", dark: "auto" }[now()];
     if (next === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = next;
     localStorage.setItem("epsilond.theme", next);
-    button.textContent = THEMES[next];
-  } }, THEMES[now()]);
+    name();
+  } });
+  const name = () => {
+    const text = THEMES[now()];
+    button.setAttribute("aria-label", text);
+    replace(button, h("span", null, h("span", { class: "roomy" }, "Theme: "), text.split(": ")[1]));
+  };
+  name();
   return button;
 }
 

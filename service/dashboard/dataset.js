@@ -40,8 +40,9 @@ export async function datasetPage(context) {
         mine ? "Finish it below." : "Its owner has not finished it; no job can run.")), mine && setUp());
       return;
     }
-    const [entries, grants] = await Promise.all([all(`/datasets/${id}/ledger`, (e) => e.seq), seesGrants(me, dataset) ? all(`/datasets/${id}/grants`, (g) => g.principal) : []]);
+    const [entries, grants, principals] = await Promise.all([all(`/datasets/${id}/ledger`, (e) => e.seq), seesGrants(me, dataset) ? all(`/datasets/${id}/grants`, (g) => g.principal) : [], mine ? all("/principals") : []]);
     if (!context.here()) return;
+    if (mine) drawOwner(budget, principals.filter((p) => p.role === "analyst")); // before what it changed is seen: what is typed next stays
     for (const g of grants) if (g.principal !== me.id) names.set(g.principal, g.name);
     if (dataset.owner !== me.id) names.set(dataset.owner, "the owner");
     drawBudget(budget, entries);
@@ -52,7 +53,6 @@ export async function datasetPage(context) {
     person.value = chosen;
     await showLedger();
     if (!parts.ledger.childElementCount) replace(parts.ledger, card("Ledger", h("div", { class: "row filters" }, field("Kind", kind), field("By", person), h("div", { class: "field end" }, download)), ledgerList));
-    if (mine) drawOwner(budget, grants);
   };
 
   function drawBudget(budget, entries) {
@@ -98,14 +98,13 @@ export async function datasetPage(context) {
   }
 
   let drawn = "";
-  async function drawOwner(budget, grants) {
-    const state = `${budget.frozen} ${budget.epsilon_cap} ${grants.length}`;
+  function drawOwner(budget, analysts) {
+    const state = `${budget.frozen} ${budget.epsilon_cap} ${analysts.length}`;
     if (drawn === state) return; // what is being typed stays
     drawn = state;
     const cap = h("input", { inputmode: "decimal", required: true });
     const why = h("input", { required: true, maxlength: 200 });
     const whyFrozen = h("input", { required: true, maxlength: 200 });
-    const analysts = (await all("/principals")).filter((p) => p.role === "analyst");
     const who = select(analysts.map((p) => [p.id, p.name]), undefined, { required: true });
     const share = h("input", { inputmode: "decimal", placeholder: "no bound" });
     const done = async (text) => { drawn = ""; await refresh(); return text; };

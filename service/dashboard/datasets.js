@@ -4,7 +4,7 @@ import { gauge } from "./plots.js";
 import { badge, card, empty, h, later, link, loading, num, page, plural, problem, replace, table } from "./ui.js";
 
 export function schemaTable(schema) {
-  const range = (c) => (c.kind === "categorical" ? c.categories.join(", ")
+  const range = (c) => (c.kind === "categorical" ? (c.categories ?? c.classes).join(", ")
     : c.kind === "unbounded" ? `scale ${num(c.scale)}`
       : c.lower === undefined ? "–" : `${num(c.lower)} to ${num(c.upper)}${c.log1p ? ", log scale" : ""}`);
   const label = schema.label;

@@ -36,7 +36,7 @@ export async function jobsPage(context) {
       link(code(job.id), `#/jobs/${job.id}`), names.get(job.dataset) || code(job.dataset, 10), job.spec.algorithm, words(job.spec.loss.kind),
       num(job.spec.privacy.epsilon), badge(job.state), progressCell(job), when(job.created_at),
       OPEN.includes(job.state) && me.role !== "auditor" ? cancelButton(job, refresh) : ""]);
-    replace(list, card(null, table("Jobs, newest first", ["job", "dataset", "algorithm", "loss", "ε", "state", "steps", "submitted", ""], rows, { numbers: [4] })),
+    replace(list, card(null, table("Jobs, newest first", ["job", "dataset", "algorithm", "loss", "ε", "state", "steps", "submitted", ""], rows, { numbers: [4], cards: true })),
       jobs.length === shown && h("div", { class: "actions" }, h("button", { type: "button", onclick: () => { shown += 25; refresh(); } }, "Show more")));
   };
   const soon = later(() => context.here() && refresh().catch(() => {}), 200);

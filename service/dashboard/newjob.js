@@ -1,50 +1,14 @@
 // A form made from the catalog's schemas, with the price of what it says while it is typed.
 import { all, get, post } from "./client.js";
 import { planWords, releaseTable } from "./job.js";
-import { badge, card, empty, facts, field, form, h, later, link, loading, note, num, page, percent, problem, replace, select, table, words } from "./ui.js";
+import { openapi, schemaForm, wholeForm } from "./schema.js";
+import { badge, card, empty, facts, field, form, h, later, link, loading, note, num, page, percent, plural, problem, replace, select, table } from "./ui.js";
 
-// One control per property of a JSON schema; `read` gives what was filled in.
-export function schemaForm(schema, changed) {
-  const controls = [];
-  const made = Object.entries(schema.properties || {}).filter(([name]) => name !== "kind").map(([name, raw]) => {
-    const inner = (raw.anyOf || []).find((option) => option.type !== "null") || raw;
-    const optional = !(schema.required || []).includes(name);
-    const numeric = ["number", "integer"].includes(inner.type);
-    const control = inner.enum ? select([...(optional ? [["", "default"]] : []), ...inner.enum.map((v) => [v, words(v)])])
-      : inner.type === "boolean" ? select([["", "default"], ["true", "yes"], ["false", "no"]])
-        : inner.type === "array" ? h("textarea", { rows: 3, placeholder: "JSON, for example [[1, 0], [0, 1]]" })
-          : h("input", { inputmode: numeric ? "decimal" : undefined, placeholder: raw.default ?? (optional ? "chosen by the algorithm" : "") });
-    control.addEventListener("input", changed);
-    controls.push([name, () => {
-      const text = control.value.trim();
-      if (text === "") return undefined;
-      if (inner.type === "array") { try { return JSON.parse(text); } catch { return text; } }
-      return inner.type === "boolean" ? text === "true" : numeric && !Number.isNaN(Number(text)) ? Number(text) : text;
-    }]);
-    const bounds = [inner.minimum ?? inner.exclusiveMinimum, inner.maximum ?? inner.exclusiveMaximum];
-    const range = numeric && bounds.every((b) => b !== undefined) ? ` From ${num(bounds[0])} to ${num(bounds[1])}.` : "";
-    return field(words(name).replace(/^./, (first) => first.toUpperCase()), control, `${raw.description || ""}${range}`.trim());
-  });
-  return { element: made.length ? h("div", { class: "row" }, made) : null,
-    read: () => Object.fromEntries(controls.map(([name, value]) => [name, value()]).filter(([, value]) => value !== undefined)) };
-}
+const CERTIFIES = "stationarity-certificate";
+const ELSEWHERE = ["dataset", "algorithm", "privacy", "parameters", "of"]; // fields with a place of their own
+const LOSSES = { binary: "logistic", unbounded: "absolute", categorical: "softmax" };
+const NOTHING = { element: null, read: () => ({}), fill: () => {} };
 
-// A choice among schemas that are told apart by `kind`.
-function union(label, document, property, initial, changed) {
-  const mapping = document.components.schemas.JobSpec.properties[property].discriminator.mapping;
-  const schemas = Object.fromEntries(Object.entries(mapping).map(([kind, ref]) => [kind, document.components.schemas[ref.split("/").at(-1)]]));
-  const kind = select(Object.keys(schemas).map((name) => [name, words(name)]), initial);
-  const [help, place] = [h("p", { class: "help" }), h("div")];
-  let inner;
-  const draw = () => {
-    help.textContent = schemas[kind.value].description || "";
-    inner = schemaForm(schemas[kind.value], changed);
-    replace(place, inner.element);
-  };
-  kind.addEventListener("change", () => { draw(); changed(); });
-  draw();
-  return { element: h("div", { class: "union" }, field(label, kind), help, place), kind, draw, read: () => ({ kind: kind.value, ...inner.read() }) };
-}
 
 export async function newJobPage(context) {
   const { root, me } = context;
@@ -56,11 +20,11 @@ export async function newJobPage(context) {
   }
   const changed = () => { refreshQuote(); refreshComparison(); };
   const dataset = select(usable.map((d) => [d.id, d.name]), usable.find((d) => d.id === context.query.get("dataset"))?.id || usable[0].id);
-  const algorithm = select([["auto", "auto: the smallest predicted error"], ...algorithms.map((a) => [a.name, `${a.name}: ${a.title}`])], "auto");
+  const algorithm = select([["auto", "auto: the smallest predicted error"], ...algorithms.map((a) => [a.name, `${a.name}: ${a.title}`])], context.query.get("of") ? CERTIFIES : "auto");
   const about = h("p", { class: "help" });
-  const loss = union("Loss", document_, "loss", "logistic", changed);
-  const set = union("Set", document_, "set", "l2_ball", changed);
-  const ridge = h("input", { inputmode: "decimal", placeholder: "0", oninput: changed });
+  const what = wholeForm(document_.components.schemas.JobSpec, document_, changed, ELSEWHERE);
+  const of = h("input", { value: context.query.get("of") || "", placeholder: "job_…", oninput: changed });
+  const ofPlace = h("div", null, field("Model of", of, "The job whose model is certified; it must be on this dataset."));
   const delta = h("input", { inputmode: "decimal", placeholder: "the account’s", oninput: changed });
   const epsilon = h("input", { inputmode: "decimal", value: "0.1" });
   const slider = h("input", { type: "range", min: -3, max: 1, step: 0.01, value: -1, "aria-label": "ε, on a logarithmic scale" });
@@ -69,21 +33,25 @@ export async function newJobPage(context) {
   const quotePart = h("div", { "aria-live": "polite", "aria-atomic": "false" }, loading("Asking the price…"));
   const comparisonPart = h("div");
   const planPart = h("div");
-  let parameters = { element: null, read: () => ({}) };
+  let parameters = NOTHING;
 
   const pickAlgorithm = () => {
     const card_ = algorithms.find((a) => a.name === algorithm.value);
-    parameters = card_ ? schemaForm(card_.parameters, changed) : { element: null, read: () => ({}) };
+    parameters = card_ ? schemaForm(card_.parameters, changed) : NOTHING;
     about.textContent = card_ ? `${card_.problem}. Needs: ${card_.needs.join(", ") || "nothing special"}. ${card_.cost}. ${card_.paper}.` : "Every algorithm is planned; the one with the smallest predicted excess risk is taken.";
-    replace(parametersPlace, parameters.element);
+    ofPlace.hidden = algorithm.value !== CERTIFIES;
+    replace(parametersPlace, parameters.element, card_ && h("button", { type: "button", class: "small", onclick: () => {
+      what.fill(card_.example);
+      parameters.fill(card_.example.parameters || {});
+      changed();
+    } }, "Fill in an example that it takes"));
   };
   const pickDataset = async () => {
     const label = (await get(`/datasets/${dataset.value}`)).schema.label.kind;
-    loss.kind.value = { binary: "logistic", numeric: "squared", categorical: "softmax" }[label] || "logistic";
-    loss.draw();
+    what.part.loss.fill(LOSSES[label] || "squared");
   };
   const value = (control) => (control.value.trim() === "" ? undefined : Number.isNaN(Number(control.value)) ? control.value : Number(control.value));
-  const spec = () => ({ dataset: dataset.value, algorithm: algorithm.value, loss: loss.read(), set: set.read(), ridge: value(ridge), privacy: { epsilon: value(epsilon), delta: value(delta) }, parameters: parameters.read() });
+  const spec = () => ({ ...what.read(), dataset: dataset.value, algorithm: algorithm.value, privacy: { epsilon: value(epsilon), delta: value(delta) }, parameters: parameters.read(), of: algorithm.value === CERTIFIES && of.value.trim() ? of.value.trim() : undefined });
 
   let asking = new AbortController();
   async function quote(path = "/quotes", more = {}) {
@@ -107,7 +75,7 @@ export async function newJobPage(context) {
   const refreshComparison = later(async () => {
     if (!context.here()) return;
     try {
-      const answer = await post("/quotes/comparison", { ...spec(), parameters: {} });
+      const answer = await post("/quotes/comparison", { ...spec(), parameters: {}, of: undefined });
       if (context.here()) drawComparison(answer);
     } catch { replace(comparisonPart, empty("No comparison", "The spec above cannot be planned yet.")); }
   }, 600);
@@ -119,19 +87,23 @@ export async function newJobPage(context) {
     replace(quotePart, h("p", { class: "verdict" }, badge(q.fits ? "fits" : "refused"), q.fits ? ` ε ${num(q.epsilon)} fits.` : ` ${q.refusal}`),
       facts([
         ["Price", percent(plan.price.units, left), "of what is left to you"],
-        ["Noise of one release", num(plan.prediction.our_noise), "standard deviation"],
+        ["Noise of one release", num(plan.prediction.our_noise), plan.lattice.kind === "sum" ? "sd, in the rows’ mean" : "standard deviation"],
         ["Predicted excess risk", num(plan.prediction.excess_risk), "order of magnitude"],
-        ["Steps", num(plan.schedule.steps), `${num(plan.gradients)} gradients`],
+        ["Steps", num(q.steps), `${num(plan.gradients)} gradients`],
         ["Jobs like this", num(q.jobs_that_fit), "still fit"],
         ["Largest ε", num(q.largest_epsilon), "that fits"]]),
       q.choice && h("p", { class: "help" }, h("b", null, q.choice.algorithm), ". ", q.choice.reason));
     replace(planPart, card("What it would release", planWords(plan), releaseTable(plan)));
   }
   function drawComparison(c) {
-    replace(comparisonPart, table("Every algorithm at its own defaults, best first", ["algorithm", "excess risk", "noise", "steps", "gradients", ""],
-      c.data.map((a) => [a.algorithm, ...(a.refusal ? [h("span", { class: "help" }, a.refusal), "–", "–", "–"] : [num(a.excess_risk), num(a.noise), num(a.steps), num(a.gradients)]),
-        h("button", { type: "button", class: "small", disabled: Boolean(a.refusal), "aria-label": `Use ${a.algorithm}`, onclick: () => { algorithm.value = a.algorithm; pickAlgorithm(); changed(); } }, "Use")]), { numbers: [2, 3, 4] }),
-    c.choice && h("p", { class: "help" }, `auto: ${c.choice.reason}`));
+    const able = c.data.filter((a) => !a.refusal);
+    const others = c.data.filter((a) => a.refusal);
+    replace(comparisonPart, table("Every algorithm that can plan this, at its own defaults, best first", ["algorithm", "excess risk", "noise", "steps", "gradients", ""],
+      able.map((a) => [a.algorithm, num(a.excess_risk), num(a.noise), num(a.steps), num(a.gradients),
+        h("button", { type: "button", class: "small", "aria-label": `Use ${a.algorithm}`, onclick: () => { algorithm.value = a.algorithm; pickAlgorithm(); changed(); } }, "Use")]), { numbers: [1, 2, 3, 4], cards: true }),
+    c.choice && h("p", { class: "help" }, `auto: ${c.choice.reason}`),
+    others.length > 0 && h("details", null, h("summary", null, `${plural(others.length, "algorithm")} cannot, and why`),
+      h("dl", { class: "reasons" }, others.map((a) => h("div", null, h("dt", null, a.algorithm), h("dd", null, a.refusal))))));
   }
 
   slider.addEventListener("input", () => { epsilon.value = Number((10 ** Number(slider.value)).toPrecision(3)); changed(); });
@@ -154,18 +126,12 @@ export async function newJobPage(context) {
   await pickDataset();
   replace(root, page("New job"), h("div", { class: "split" },
     form([
-      card("What to fit", field("Dataset", dataset), loss.element, set.element, field("Ridge", ridge, "λ adds (λ/2)‖w‖², intercept included.")),
-      card("Algorithm", field("Algorithm", algorithm), about, parametersPlace),
+      card("What to fit", field("Dataset", dataset), what.elements),
+      card("Algorithm", field("Algorithm", algorithm), about, ofPlace, parametersPlace),
       card("Privacy", h("div", { class: "epsilon" }, field("ε", epsilon, "What the job may cost."), slider),
         h("div", { class: "row" }, field("δ", delta, "0 asks for pure ε (Laplace noise)."), h("div", { class: "field" }, h("span", { class: "label" }, "Or from a wanted noise"), h("div", { class: "inline" }, wanted, find)))),
     ], "Submit the job", submit, { busy: "Reserving…" }),
     h("aside", { class: "sticky", "aria-label": "Live quote" }, card("Quote", quotePart, note("", "A quote is free: nothing is reserved, charged or read.")))),
   card("Comparison", comparisonPart), planPart);
   changed();
-}
-
-let document_ = null;
-async function openapi() {
-  document_ ??= (await fetch("/openapi.json")).json();
-  return document_;
 }

@@ -20,7 +20,7 @@ export async function operationsPage(context) {
       ["Succeeded today", num(o.ended_last_day.succeeded)],
       ["Failed today", num(o.ended_last_day.failed)],
       ["Open streams", num(o.streams), `${plural(o.overdue_hints, "overdue hint")}`]]),
-    card("Leases", leases.length ? table("Jobs that a worker holds", ["job", "state", "progress", "attempt", "running for", "lease left"], leases, { numbers: [3, 4, 5] })
+    card("Leases", leases.length ? table("Jobs that a worker holds", ["job", "state", "progress", "attempt", "running for", "lease left"], leases, { numbers: [3, 4, 5], cards: true })
       : empty("No job is running", "A job that a worker holds appears here with its lease.")),
     card("Failures", failures.length ? table("Newest first", ["job", "why", "attempts", "at"], failures, { numbers: [2] })
       : empty("No failures", "Jobs that failed appear here.")),

@@ -30,7 +30,8 @@ export function gauge(budget, label = "Budget") {
       s("rect", { class: "capped", x: part(budget.units_cap), width: 100 - part(budget.units_cap), height: 6 }),
       s("rect", { class: "spent", width: spent, height: 6 }),
       s("rect", { class: "reserved", x: spent, width: reserved, height: 6 })),
-    h("dl", null, [["spent", budget.epsilon_spent], ["reserved", budget.epsilon_reserved], ["remaining", budget.epsilon_remaining]]
+    h("dl", null, [["spent", budget.epsilon_spent], ["reserved", budget.epsilon_reserved], ["remaining", budget.epsilon_remaining],
+      ...(budget.units_cap < budget.units_ceiling ? [["ceiling", budget.epsilon]] : [])]
       .map(([name, value]) => h("div", { class: name }, h("dt", null, name), h("dd", null, `ε ${num(value)}`)))));
 }
 
@@ -108,10 +109,10 @@ export function burnDown(entries, delta, nameOf) {
       table("What remained after each entry", ["entry", "kind", "ε of it", "ε remaining", "ε spent", "at"], rows, { numbers: [2, 3, 4], hideCaption: true })));
 }
 
-// Horizontal bars about zero, the largest first; `deviation` draws error bars of one standard deviation.
-export function coefficients(names, values, deviation, shown = 24) {
+// Horizontal bars about zero, the largest first; `deviations` draws error bars of one standard deviation.
+export function coefficients(names, values, deviations, shown = 24) {
   const order = values.map((_, i) => i).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, shown);
-  const most = Math.max(...order.map((i) => Math.abs(values[i]) + (deviation || 0)), 1e-9);
+  const most = Math.max(...order.map((i) => Math.abs(values[i]) + (deviations?.[i] || 0)), 1e-9);
   const [W, row] = [narrow() ? 420 : 760, 26];
   const [left, right] = narrow() ? [150, 350] : [200, 690];
   const middle = (left + right) / 2;
@@ -123,7 +124,7 @@ export function coefficients(names, values, deviation, shown = 24) {
     "aria-label": `Coefficients of ${order.length} features, the largest is ${names[order[0]]} with ${num(values[order[0]])}. The table below has every value.` },
   s("line", { class: "grid", x1: middle, x2: middle, y1: 2, y2: height - 2 }),
   order.map((i, place) => {
-    const [v, top] = [values[i], place * row + 6];
+    const [v, top, deviation] = [values[i], place * row + 6, deviations?.[i]];
     const centre = top + row / 2;
     return s("g", null, s("title", null, `${names[i]}: ${num(v, 6)}${deviation ? ` ± ${num(deviation)}` : ""}`),
       s("text", { class: "name", x: left - 12, y: centre + 4, "text-anchor": "end" }, clip(names[i])),
@@ -131,11 +132,11 @@ export function coefficients(names, values, deviation, shown = 24) {
       deviation && s("path", { class: "error", d: `M${x(v - deviation)},${centre}H${x(v + deviation)}M${x(v - deviation)},${centre - 4}v8M${x(v + deviation)},${centre - 4}v8` }),
       s("text", { class: "tick", x: W, y: centre + 4, "text-anchor": "end" }, num(v, 3)));
   }));
-  const rows = values.map((v, i) => [names[i], num(v, 6), ...(deviation ? [num(deviation)] : [])]);
+  const rows = values.map((v, i) => [names[i], num(v, 6), ...(deviations ? [num(deviations[i])] : [])]);
   return h("div", { class: "plot" }, svg,
     values.length > order.length && h("p", { class: "help" }, `The ${order.length} largest of ${values.length}.`),
     h("details", null, h("summary", null, "All coefficients as a table"),
-      table("Coefficients", ["feature", "coefficient", ...(deviation ? ["noise, 1 sd"] : [])], rows, { numbers: [1, 2], hideCaption: true })));
+      table("Coefficients", ["feature", "coefficient", ...(deviations ? ["noise, 1 sd"] : [])], rows, { numbers: [1, 2], hideCaption: true })));
 }
 
 export function bar(done, total, label) {

@@ -64,10 +64,10 @@ export function table(caption, heads, rows, options = {}) {
   const cell = (value, index) => {
     const number = (options.numbers || []).includes(index);
     return h(index === 0 && !options.plain ? "th" : "td",
-      { class: number ? "number" : undefined, scope: index === 0 && !options.plain ? "row" : undefined }, value);
+      { class: number ? "number" : undefined, "data-head": heads[index], scope: index === 0 && !options.plain ? "row" : undefined }, value);
   };
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", null,
+    h("table", { class: options.cards ? "cards" : undefined },
       h("caption", { class: options.hideCaption ? "hidden" : undefined }, caption),
       h("thead", null, h("tr", null, heads.map((head, index) =>
         h("th", { scope: "col", class: (options.numbers || []).includes(index) ? "number" : undefined },

@@ -1,9 +1,11 @@
 // Upload by form: the schema is filled in here. Of the file only the names of its columns are read.
 import { api, post, put } from "./client.js";
-import { card, field, form, h, num, page, replace, select } from "./ui.js";
+import { openapi, options, typed, variants } from "./schema.js";
+import { card, field, form, h, num, page, replace, select, words } from "./ui.js";
 
-const KINDS = [["numeric", "number with bounds"], ["categorical", "categories"], ["unbounded", "number without bounds"], ["ignored", "ignored"]];
-const LABELS = [["binary", "one of two values"], ["numeric", "number with bounds"]];
+const KINDS = { numeric: "number with bounds", unbounded: "number without bounds", categorical: "one of several values", binary: "one of two values" };
+const FIELDS = { lower: "lower bound", upper: "upper bound", fill: "if missing", categories: "categories, by comma", classes: "classes, by comma",
+  positive: "positive value", negative: "negative value", log1p: "log scale" };
 
 // The header of a CSV, quotes included.
 export function header(text) {
@@ -18,35 +20,30 @@ export function header(text) {
   return [...names, name.trim()].filter(Boolean);
 }
 
-const number = (text) => (String(text).trim() === "" ? undefined : Number(text));
 const list = (text) => String(text).split(",").map((part) => part.trim()).filter(Boolean);
-const input = (label, props) => h("input", { "aria-label": label, ...props });
 
-function columnRow(name, isLabel, relabel) {
-  const kind = select(isLabel ? LABELS : KINDS, isLabel ? "binary" : "numeric", { "aria-label": `Kind of ${name}` });
+// One column of the file: its kind, and the public facts that a column or label of that kind has.
+function columnRow(name, schemas, isLabel, relabel) {
+  const kind = select(Object.keys(schemas).map((key) => [key, KINDS[key] || words(key)]), undefined, { "aria-label": `Kind of ${name}` });
   const cells = h("td", { class: "inputs" });
-  const value = (key) => cells.querySelector(`[data-key=${key}]`)?.value ?? "";
-  const make = (key, placeholder, wide) => input(`${placeholder} of ${name}`, { "data-key": key, placeholder, class: wide ? "wide" : "small", inputmode: wide ? undefined : "decimal" });
-  const draw = () => replace(cells, {
-    numeric: [make("lower", "lower bound"), make("upper", "upper bound"), !isLabel && make("fill", "if missing")],
-    categorical: [make("categories", "categories, by comma", true), make("fill", "if missing")],
-    unbounded: [make("scale", "scale"), make("fill", "if missing")],
-    binary: [make("positive", "positive value"), make("negative", "negative value")],
-    ignored: [],
-  }[kind.value]);
+  let reads = [];
+  const draw = () => {
+    reads = [];
+    replace(cells, Object.entries(schemas[kind.value].properties).filter(([key]) => !["name", "kind"].includes(key)).map(([key, raw]) => {
+      const one = options(raw);
+      const text = FIELDS[key] || words(key);
+      const flag = one.type === "boolean";
+      const input = h("input", { "aria-label": `${text} of ${name}`, type: flag ? "checkbox" : undefined, placeholder: flag ? undefined : text,
+        class: one.type === "array" ? "wide" : flag ? undefined : "small", inputmode: one.type === "number" ? "decimal" : undefined });
+      reads.push([key, () => (flag ? input.checked || undefined : typed(input.value, one))]);
+      return flag ? h("label", { class: "check" }, input, text) : input;
+    }));
+  };
   kind.addEventListener("change", draw);
   draw();
   const radio = h("input", { type: "radio", name: "label", value: name, checked: isLabel, "aria-label": `${name} is the label`, onchange: relabel });
   const row = h("tr", null, h("th", { scope: "row" }, name), h("td", null, radio), h("td", null, kind), cells);
-  row.read = () => {
-    const [k, column] = [kind.value, { name, kind: kind.value }];
-    if (k === "numeric") Object.assign(column, { lower: number(value("lower")), upper: number(value("upper")) });
-    if (k === "unbounded") Object.assign(column, { scale: number(value("scale")) });
-    if (k === "categorical") Object.assign(column, { categories: list(value("categories")) });
-    if (k === "binary") Object.assign(column, { positive: value("positive"), negative: value("negative") });
-    if (value("fill") !== "") column.fill = k === "categorical" ? value("fill") : number(value("fill"));
-    return column;
-  };
+  row.read = () => ({ name, kind: kind.value, ...Object.fromEntries(reads.map(([key, read]) => [key, read()])) });
   row.isLabel = isLabel;
   return row;
 }
@@ -69,6 +66,9 @@ export function budgetFields() {
 }
 
 export async function uploadPage(context) {
+  const document_ = await openapi();
+  const declared_ = document_.components.schemas.Schema.properties;
+  const kinds = [variants(document_, declared_.columns.items), variants(document_, declared_.label)];
   const file = h("input", { type: "file", accept: ".csv,.npz,text/csv", required: true });
   const name = h("input", { required: true, maxlength: 200 });
   const typed = h("input", { placeholder: "age, ward, returned" });
@@ -78,7 +78,7 @@ export async function uploadPage(context) {
       ["column", "label", "kind", "values"].map((text) => h("th", { scope: "col" }, text)))), body));
   const columns = (names, label = names.at(-1)) => {
     schema.hidden = names.length === 0;
-    replace(body, names.map((n) => columnRow(n, n === label, () => columns(names, n))));
+    replace(body, names.map((n) => columnRow(n, kinds[Number(n === label)], n === label, () => columns(names, n))));
   };
   file.addEventListener("change", async () => {
     const chosen = file.files[0];

@@ -29,6 +29,7 @@ from service.datasets.schema import (
     NumericLabel,
     Schema,
     UnboundedColumn,
+    UnboundedLabel,
 )
 
 LINF_UNITS = 4095
@@ -178,7 +179,7 @@ def encode_features(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> Floa
 
 
 def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
-    """y [n]: +1/-1, or the class's place, or the declared interval mapped to [-1, 1].
+    """y [n]: +1/-1, the class's place, the declared interval mapped to [-1, 1], or value/scale.
 
     A missing label is refused.
     """
@@ -187,6 +188,8 @@ def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
     if isinstance(label, NumericLabel):
         v = _numbers(label.name, values, None, _NO_LABEL).clip(label.lower, label.upper)
         return (2.0 * ((v - label.lower) / (label.upper - label.lower)) - 1.0).clip(-1.0, 1.0)
+    if isinstance(label, UnboundedLabel):
+        return _divided(label, _numbers(label.name, values, None, _NO_LABEL))
     if binary := isinstance(label, BinaryLabel):
         known, refusal = (
             {label.negative: 0, label.positive: 1},
@@ -208,16 +211,20 @@ def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
 def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any]) -> Floats:
     v = _numbers(column.name, values, column.fill)
     if isinstance(column, UnboundedColumn):
-        with np.errstate(over="ignore"):
-            v = v / column.scale
-        if (infinite := np.isinf(v)).any():
-            raise EncodeError(int(infinite.argmax()), column.name, "value/scale is not finite")
-        return v
+        return _divided(column, v)
     v = v.clip(column.lower, column.upper)
     lower, upper = column.lower, column.upper
     if column.log1p:
         v, lower, upper = np.log1p(v), math.log1p(lower), math.log1p(upper)
     return ((v - lower) / (upper - lower)).clip(0.0, 1.0)
+
+
+def _divided(declared: UnboundedColumn | UnboundedLabel, v: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        v = v / declared.scale
+    if (infinite := np.isinf(v)).any():
+        raise EncodeError(int(infinite.argmax()), declared.name, "value/scale is not finite")
+    return v
 
 
 def _category_codes(column: CategoricalColumn, values: NDArray[Any]) -> NDArray[np.int64]:

@@ -74,7 +74,7 @@ class IngestResult:
     feature_step: float | None
     l2_units: int | None
     linf_units: int | None
-    label_kind: Literal["binary", "numeric", "categorical"]
+    label_kind: Literal["binary", "numeric", "unbounded", "categorical"]
     classes: int | None
     content_mac: str = field(repr=False)
 

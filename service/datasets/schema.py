@@ -147,12 +147,20 @@ class NumericLabel(_Declared):
     @model_validator(mode="before")
     @classmethod
     def _bounds_are_declared(cls, data: Any) -> Any:
-        return _require_bounds(data, "")
+        return _require_bounds(data, '; or declare kind: "unbounded"')
 
     @model_validator(mode="after")
     def _interval_is_usable(self) -> Self:
         _check_interval(self.lower, self.upper)
         return self
+
+
+class UnboundedLabel(_Declared):
+    """y = v/scale for a number v without declared bounds: only clipping protects such a label."""
+
+    name: Text
+    kind: Literal["unbounded"] = "unbounded"
+    scale: float = Field(default=1.0, gt=0)
 
 
 class CategoricalLabel(_Declared):
@@ -171,7 +179,9 @@ class CategoricalLabel(_Declared):
 
 EncodedColumn = NumericColumn | UnboundedColumn | CategoricalColumn
 Column = Annotated[EncodedColumn | IgnoredColumn, Field(discriminator="kind")]
-Label = Annotated[BinaryLabel | NumericLabel | CategoricalLabel, Field(discriminator="kind")]
+Label = Annotated[
+    BinaryLabel | NumericLabel | UnboundedLabel | CategoricalLabel, Field(discriminator="kind")
+]
 
 
 class Schema(_Declared):

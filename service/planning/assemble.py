@@ -1,8 +1,8 @@
 """The last step of every planner: price the releases, check them against what was asked, and put the
 Plan together."""
 
-from service.planning.lattice import Lattice, Target
-from service.planning.losses import Problem
+from service.planning.lattice import Lattice, PointLattice, Target
+from service.planning.losses import Problem, is_convex
 from service.planning.plan import (
     Guarantee,
     Plan,
@@ -18,7 +18,8 @@ from service.planning.spec import Facts, JobSpec
 
 
 class CalibrationError(RuntimeError):
-    """A planner made releases that exceed what was asked: a bug, and nothing is charged or run."""
+    """A planner made releases that exceed what was asked, or whose sensitivity rests on what the job
+    lacks: a bug, and nothing is charged or run."""
 
 
 def assemble(
@@ -36,6 +37,8 @@ def assemble(
     smoothing: Smoothing | None = None,
     private_clip: PrivateClip | None = None,
 ) -> Plan:
+    if isinstance(lattice, PointLattice) and not is_convex(spec):
+        raise CalibrationError(algorithm)  # how far a record moves a point is known by convexity
     charged = price_units(release, facts.account)
     same_currency = (goal.delta > 0) == (facts.account.kind == "renyi")
     if same_currency and charged > goal.units:

@@ -19,11 +19,17 @@ from service.planning.algorithms import (
     gradient_descent,
     localized_accelerated_sgd,
     localized_subgradient,
+    online_to_nonconvex,
     output_perturbation,
     phased_sgd,
+    polyhedral_stochastic_frank_wolfe,
     proximal_sgd,
+    proximally_guided_mirror_descent,
+    stationarity_certificate,
+    stochastic_frank_wolfe,
     tilted_output_perturbation,
 )
+from service.planning.losses import is_convex
 from service.planning.plan import Plan
 from service.planning.spec import Facts, JobSpec
 
@@ -42,6 +48,9 @@ class Algorithm:
     plan: Callable[[JobSpec, Facts, Any], Plan]
     example: dict[str, Any]  # the rest of a job that it takes, for a binary label
     own_objective: bool = False  # it minimises something else than the mean of the losses
+    nonconvex: bool = False  # it takes losses that are not convex, and predicts a stationarity
+    networks: bool = False  # it takes models that are not linear
+    certifies: bool = False  # it is about the model of another job, which `spec.of` names
 
     def card(self) -> dict[str, Any]:
         return {
@@ -64,6 +73,10 @@ _BGM = (
     "and non-convex settings (2021)"
 )
 _KLL = "Kulkarni, Lee, Liu: Private non-smooth ERM and SCO in subquadratic steps (2021)"
+_KLT = (
+    "Kornowski, Liu, Talwar: Improved sample complexity for private nonsmooth nonconvex optimization "
+    "(2025)"
+)
 _LR_HT = (
     "Lowy, Razaviyayn: Private stochastic optimization with large worst-case Lipschitz parameter "
     "(2023)"
@@ -182,6 +195,23 @@ CATALOG: dict[str, Algorithm] = {
             parameters=gradient_descent.Parameters,
             plan=gradient_descent.plan,
             example={"loss": "logistic"},
+            networks=True,
+        ),
+        Algorithm(
+            name=online_to_nonconvex.NAME,
+            title="Online-to-non-convex conversion, with gradients or with values alone",
+            paper=_KLT,
+            algorithm="2 on 3, 4 or 5",
+            theorem="3.1, 4.1 and 6.1",
+            problem="Goldstein-stationary points of any loss of one margin, of linear models and "
+            "ReLU networks; rows may be unbounded",
+            needs=("a loss of one margin", "an l2 ball or all of R^d"),
+            cost="prefix sums of a period on disjoint rows: about one release; or costs that add",
+            parameters=online_to_nonconvex.Parameters,
+            plan=online_to_nonconvex.plan,
+            example={"loss": "ramp"},
+            nonconvex=True,
+            networks=True,
         ),
         Algorithm(
             name=output_perturbation.NAME,
@@ -208,6 +238,64 @@ CATALOG: dict[str, Algorithm] = {
             parameters=phased_sgd.Parameters,
             plan=phased_sgd.plan,
             example={"loss": "hinge"},
+        ),
+        Algorithm(
+            name=polyhedral_stochastic_frank_wolfe.NAME,
+            title="Stochastic Frank-Wolfe with privately chosen vertices, one pass",
+            paper=_BGM,
+            algorithm="4",
+            theorem="11",
+            problem="stationary points of smooth losses, convex or not, over an l1 ball, simplex or "
+            "polytope",
+            needs=("smooth loss", "a bound on every column", "a set with vertices"),
+            cost="the choices that a record's batch still influences; rounds read disjoint rows",
+            parameters=polyhedral_stochastic_frank_wolfe.Parameters,
+            plan=polyhedral_stochastic_frank_wolfe.plan,
+            example={"loss": "sigmoid", "set": {"kind": "l1_ball", "radius": 10.0}},
+            nonconvex=True,
+        ),
+        Algorithm(
+            name=stochastic_frank_wolfe.NAME,
+            title="Noisy stochastic Frank-Wolfe over an l_p ball, one pass",
+            paper=_BGM,
+            algorithm="5",
+            theorem="14",
+            problem="stationary points of smooth losses, convex or not, over an l_p ball, 1 < p <= 2",
+            needs=("smooth loss", "a bound on every column", "an lp_ball or l2_ball"),
+            cost="one noisy sum on disjoint batches: the price of a single release",
+            parameters=stochastic_frank_wolfe.Parameters,
+            plan=stochastic_frank_wolfe.plan,
+            example={"loss": "sigmoid", "set": {"kind": "lp_ball", "p": 1.5, "radius": 10.0}},
+            nonconvex=True,
+        ),
+        Algorithm(
+            name=proximally_guided_mirror_descent.NAME,
+            title="Proximally guided mirror descent, one strongly convex problem after the other",
+            paper=_BGM,
+            algorithm="6",
+            theorem="20",
+            problem="near-stationary points of weakly convex losses, over a ball, R^d or a simplex",
+            needs=("a weakly convex loss", "parameters.pull where columns are unbounded"),
+            cost="one round of noisy sums: rounds read disjoint rows",
+            parameters=proximally_guided_mirror_descent.Parameters,
+            plan=proximally_guided_mirror_descent.plan,
+            example={"loss": "sigmoid"},
+            nonconvex=True,
+        ),
+        Algorithm(
+            name=stationarity_certificate.NAME,
+            title="A certificate: how stationary a released model is on the data",
+            paper=_BGM,
+            algorithm="the measures of sections 4 and 5",
+            theorem="definition 18",
+            problem="the gradient, Frank-Wolfe gap and Goldstein stationarity of a job's model",
+            needs=("a model that a job on the same dataset has released",),
+            cost="one noisy sum over all rows: the price of a single release",
+            parameters=stationarity_certificate.Parameters,
+            plan=stationarity_certificate.plan,
+            example={"loss": "logistic", "of": "job_of_the_model"},
+            own_objective=True,
+            certifies=True,
         ),
         Algorithm(
             name=tilted_output_perturbation.NAME,
@@ -253,6 +341,24 @@ def plan(spec: JobSpec, facts: Facts) -> Plan:
     if spec.regulariser.kind != "none" and algorithm.name != proximal_sgd.NAME:
         raise PlanRefused(
             f"{algorithm.name} takes no regulariser besides ridge; {proximal_sgd.NAME} does."
+        )
+    if spec.model.kind != "linear" and not algorithm.networks:
+        raise PlanRefused(
+            f"{algorithm.name} fits linear models and {spec.model.kind} is none; use "
+            + ", ".join(sorted(name for name, entry in CATALOG.items() if entry.networks))
+            + ", or a linear model."
+        )
+    if not is_convex(spec) and not (
+        algorithm.nonconvex or algorithm.certifies or spec.model.kind != "linear"
+    ):
+        raise PlanRefused(
+            f"{algorithm.name} needs a convex loss and {spec.loss.kind} is not; use "
+            + ", ".join(sorted(name for name, entry in CATALOG.items() if entry.nonconvex))
+            + ", or a convex loss."
+        )
+    if spec.of is not None and not algorithm.certifies:
+        raise PlanRefused(
+            f'{algorithm.name} begins afresh; leave "of" out, or use {stationarity_certificate.NAME}.'
         )
     try:
         parameters = algorithm.parameters.model_validate(spec.parameters)

@@ -27,16 +27,18 @@ off, and the rest pays for the sums: `Sequence` of the two. The sums' lattice is
 is worth and changes no integer, so the price is fixed before anything is chosen; a step size that
 depends on the clip is post-processing of the choice.
 
-*Quantile.* A choice is off by about 10 scales in its count at most (the logarithm of 321 candidates,
-and 4 to spare), and further than that from the last record it cannot tell clips apart. So the tail
-left out is the larger of 1/z and 10 scale/n, and at most one half. `clip_quantile` overrides it.
+*Quantile.* A choice is off by about 14 scales in its count at most: the logarithm of 321 candidates, a
+few for the distance of the nearest candidate from the rank, and a few to spare. (Beyond the longest
+gradient all clips score alike, and where 14 scales set the tail one of those, which is useless, is
+taken in a few of a thousand runs.) So the tail left out is the larger of 1/z and 14 scale/n, and at
+most one half. `clip_quantile` overrides it: a smaller one is safer.
 """
 
 from dataclasses import dataclass, replace
 from math import exp, inf, log, sqrt
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning.algorithms.gradient_descent import clip_bound
@@ -48,7 +50,7 @@ from service.planning.releases import Release, Sequence
 from service.planning.spec import Facts, StepsAndClip
 
 _CLIP_MIN, _CLIP_MAX = 1e-9, 1e9  # as for an analyst's own clip
-_OFF = 10  # scales by which a choice may miss its rank
+_OFF = 14  # scales by which a choice may miss its rank
 
 
 class HeavyTails(StepsAndClip):
@@ -73,6 +75,14 @@ class HeavyTails(StepsAndClip):
     )
     clip_quantile: float | None = Field(
         default=None, gt=0, lt=1, description="Of the gradients' lengths, for a private clip."
+    )
+
+
+class OnePass(HeavyTails):
+    """Parameters of those that read each row once at most."""
+
+    batch: PositiveInt | None = Field(
+        default=None, le=2**30, description="Rows of a step; by default all rows, shared equally."
     )
 
 

@@ -46,10 +46,11 @@ from service.planning.spec import Facts, JobSpec
 
 DERIVATIVE_UNITS = 2**15 - 1  # |q|; with |x| < 2^12, sixteen products still sum within int32
 CONTRIBUTION_UNITS = 2**30  # |v|; squares of norm at most this sum within int64
+NETWORK_UNITS = 2**31 - 1  # of a network's gradient: its square is within int64
 POINT_UNITS_MAX = 2**50  # of a point's entries: a float64 holds them to an eighth of a unit
 SCALE_MAX = 2**62  # of a choice
 _POINT_PRECISION = 2**16  # sensitivity over slack: what rounding to the lattice may cost
-_BITS_MAX = 56  # leaves 2^7 standard deviations within int64, whose wrap-around is post-processing
+BITS_MAX = 56  # leaves 2^7 standard deviations within int64, whose wrap-around is post-processing
 
 
 class _Lattice(BaseModel):
@@ -73,14 +74,15 @@ class SumLattice(_Lattice):
     """How one noisy sum is made; every field may be published."""
 
     kind: Literal["sum"] = "sum"
-    contribution_units: PositiveInt  # the bound on one record's norm
+    contribution_units: PositiveInt  # the bound on one record's norm, at each point
+    points: PositiveInt = 1  # at which gradients are added up before the noise
     derivative_units: PositiveInt | None  # fixed storage: the bound on |q|
     clip: PositiveFloat  # the bound in gradient units
     step: PositiveFloat  # gradient units per lattice unit
 
     def release(self) -> Gaussian | Pure:
         """One noisy sum, under replacement of one record."""
-        return self._release(2 * self.contribution_units)
+        return self._release(2 * self.points * self.contribution_units)
 
     @property
     def noise_scale(self) -> float:
@@ -166,33 +168,37 @@ def target(spec: JobSpec, facts: Facts) -> Target:
     return Target(epsilon=spec.privacy.epsilon, delta=delta, units=units)
 
 
-def calibrate(goal: Target, facts: Facts, p: Problem, clip_bound: float, times: int) -> SumLattice:
-    """The lattice on which `times` noisy sums over the same rows cost at most what the job asks.
+def calibrate(
+    goal: Target, facts: Facts, p: Problem, clip_bound: float, times: int, points: int = 1
+) -> SumLattice:
+    """The lattice on which `times` noisy sums over the same rows cost at most what the job asks; each
+    adds up gradients at so many points.
 
     `clip_bound` bounds the derivative (rows of bounded norm) or else the gradient norm.
     """
-    norm = _norm(goal)
-    row_units = _row_units(facts, norm) if p.rowwise else None
+    norm = norm_of(goal)
+    row_units = row_units_of(facts, norm) if p.rowwise else None
     wanted = CONTRIBUTION_UNITS if row_units is None else DERIVATIVE_UNITS * row_units
+    wanted = min(wanted, p.units_max)
     bits = 1
-    while largest_sensitivity(goal, times, bits + 1) // 2 <= wanted:
+    while largest_sensitivity(goal, times, bits + 1) // (2 * points) <= wanted:
         bits += 1
-    if bits > _BITS_MAX:
+    if bits > BITS_MAX:
         raise PlanRefused(
-            f"privacy.epsilon is too small for {times} steps: the noise would exceed 2^{_BITS_MAX} "
+            f"privacy.epsilon is too small for {times} steps: the noise would exceed 2^{BITS_MAX} "
             "lattice units. Ask fewer steps or a larger epsilon."
         )
-    return sum_lattice(
-        goal, facts, p, clip_bound, bits, largest_sensitivity(goal, times, bits) // 2
-    )
+    largest = largest_sensitivity(goal, times, bits) // (2 * points)
+    lattice = sum_lattice(goal, facts, p, clip_bound, bits, largest)
+    return lattice.model_copy(update={"points": points})
 
 
 def sum_lattice(
     goal: Target, facts: Facts, p: Problem, clip_bound: float, bits: int, largest: int
 ) -> SumLattice:
     """The lattice of sums whose records may be up to `largest` units long, under noise of 2^bits."""
-    norm = _norm(goal)
-    row_units = _row_units(facts, norm) if p.rowwise else None
+    norm = norm_of(goal)
+    row_units = row_units_of(facts, norm) if p.rowwise else None
     if norm == "l1" and not (p.rowwise and row_units is None):  # an analyst's clip is in that norm
         clip_bound *= p.spread
     if row_units is None or facts.feature_step is None:
@@ -219,7 +225,7 @@ def calibrate_point(
 ) -> PointLattice:
     """The lattice on which one noisy point costs at most what the job asks. Points lie within
     `radius`, and `sensitivity` is the smallest that a step will be made for."""
-    norm = _norm(goal)
+    norm = norm_of(goal)
     slack = isqrt(2 * dimension) + 1 if norm == "l2" else 2 * dimension
     bits = 1
     while largest_sensitivity(goal, 1, bits) < _POINT_PRECISION * slack:
@@ -232,7 +238,7 @@ def calibrate_point(
         slack_units=slack,
     )
     step = lattice.step(sensitivity, dimension)
-    if bits > _BITS_MAX or not step > 0 or radius / step > POINT_UNITS_MAX:
+    if bits > BITS_MAX or not step > 0 or radius / step > POINT_UNITS_MAX:
         raise PlanRefused(
             "the noise that this privacy needs is outside what 64-bit lattices hold; ask a larger "
             "epsilon, or a smaller set or ridge."
@@ -279,11 +285,11 @@ def largest_sensitivity(goal: Target, times: int, bits: int) -> int:
     return (goal.units << bits) // (times * UNITS)
 
 
-def _norm(goal: Target) -> Literal["l2", "l1"]:
+def norm_of(goal: Target) -> Literal["l2", "l1"]:
     return "l2" if goal.delta > 0 else "l1"
 
 
-def _row_units(facts: Facts, norm: str) -> int | None:
+def row_units_of(facts: Facts, norm: str) -> int | None:
     """The bound on a stored row's norm in feature units, or None for float64 storage."""
     if facts.l2_units is None:
         return None

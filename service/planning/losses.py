@@ -1,6 +1,7 @@
 """Losses, and the problem that a job poses: constants as functions of the public bounds.
 
-A generalized linear loss is l(m, y) with margin m = <w, x>. Three shapes of slope dl/dm cover all:
+A generalized linear loss is l(m, y) with margin m = <w, x>. Three shapes of slope dl/dm cover all
+convex ones:
 
     logistic  -y/(1 + exp(y m))
     margin    -y clip(curvature (1 - y m), 0, 1)          hinge and smoothed hinge
@@ -13,46 +14,67 @@ as its loss. Softmax has one margin per class, and the same factorisation: its g
 product of a short vector and the row. The geometric median's gradient is the unit vector from x to
 w; its envelope is the vector form of Huber's loss.
 
+Losses that are not convex have a shape each. With s = 1/(1 + exp(y m)), ds/dm = -y s (1 - s), and
+r = m - y:
+
+    sigmoid  -y s (1 - s)       |slope| <= 1/4,    curvature (1-2s) s (1-s) within +-1/(6 sqrt 3)
+    savage   -2 y s^2 (1 - s)   |slope| <= 8/27,   curvature 2 s^2 (1-s)(2-3s) in [-.121, .155]
+    ramp     -y for |m| < 1     |slope| <= 1,      a corner of either kind
+    welsch   r exp(-r^2/c^2)    |slope| <= c/sqrt(2 exp(1)), curvature in [-2 exp(-3/2), 1]
+    trimmed  r for |r| < t      |slope| <= t,      corners that point up
+    phase    2 m sign(m^2 - y)  |slope| <= 2 |m|,  m^2 - y or y - m^2: curvature >= -2
+
+A function is omega-weakly convex if adding (omega/2) m^2 makes it convex; one whose corner points up
+is so for no omega.
+
 Privacy rests on none of these constants where kernels clip what they sum; where a contraction is
 argued, the plan's docstring says which of them it uses and why they hold.
 """
 
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import e, exp, inf, sqrt
 from typing import Literal
 
 from service.errors import PlanRefused
-from service.planning.spec import Facts, FeasibleSet, JobSpec, Loss
+from service.planning.spec import Facts, FeasibleSet, JobSpec, Loss, ReluNetwork
 
 SHARP = 1e30  # the curvature of a corner: finite, so that times a residual of zero it is zero
 LOGISTIC_CURVATURE = 0.25
+NETWORK_SLOPE_MAX = 2.0  # a network's gradients are clipped as if slopes were no larger
 
 
 @dataclass(frozen=True)
 class Scalar:
     """The slope of a generalized linear loss, as kernels take it."""
 
-    shape: Literal["logistic", "margin", "residual"]
-    curvature: float
+    shape: Literal[
+        "logistic", "margin", "residual", "sigmoid", "savage", "ramp", "welsch", "trimmed", "phase"
+    ]
+    curvature: float  # the largest, up or down
     low: float = -inf
     high: float = inf
+    weak: float = 0.0  # omega in the margin: 0 if convex, inf if a corner points up
 
     def smoothed(self, smoothness: float) -> "Scalar":
         """Its Moreau envelope of this smoothness; a loss that is smoother already stays itself, and so
         does the logistic one, whose envelope has another shape."""
+        if self.weak > 0:
+            raise TypeError(f"no closed form is known for the envelope of {self.shape}")
         if self.curvature <= smoothness or self.shape == "logistic":
             return self
         c, b = self.curvature, smoothness
         return replace(self, curvature=b if c == SHARP else c * b / (c + b))
 
-    def lipschitz(self, margin: float) -> float:
-        """A bound on |slope| for margins up to `margin` and labels in [-1, 1]."""
-        if self.shape == "residual":
-            return min(max(-self.low, self.high), self.curvature * (margin + 1.0))
-        return 1.0
+    def lipschitz(self, margin: float, label: float = 1.0) -> float:
+        """A bound on |slope| for margins up to `margin` and labels up to `label`."""
+        if self.shape == "phase":
+            return 2 * margin
+        if self.shape in ("residual", "welsch", "trimmed"):
+            return min(max(-self.low, self.high), self.curvature * (margin + label))
+        return min(1.0, self.high)
 
 
-def scalar(loss: Loss) -> Scalar:  # noqa: PLR0911 - one per loss
+def scalar(loss: Loss) -> Scalar:  # noqa: PLR0911, PLR0912 - one per loss
     match loss.kind:
         case "logistic":
             return Scalar("logistic", LOGISTIC_CURVATURE)
@@ -68,8 +90,28 @@ def scalar(loss: Loss) -> Scalar:  # noqa: PLR0911 - one per loss
             return Scalar("residual", 1.0, -loss.threshold, loss.threshold)
         case "pinball":
             return Scalar("residual", SHARP, -loss.quantile, 1 - loss.quantile)
+        case "sigmoid":
+            return Scalar("sigmoid", 1 / (6 * sqrt(3)), -0.25, 0.25, weak=1 / (6 * sqrt(3)))
+        case "savage":
+            return Scalar("savage", 0.155, -8 / 27, 8 / 27, weak=0.121)
+        case "ramp":
+            return Scalar("ramp", SHARP, -1.0, 1.0, weak=inf)
+        case "welsch":
+            most = loss.scale / sqrt(2 * e)
+            return Scalar("welsch", 1.0, -most, most, weak=2 * exp(-1.5))
+        case "trimmed":
+            return Scalar("trimmed", SHARP, -loss.threshold, loss.threshold, weak=inf)
+        case "phase_retrieval":
+            return Scalar("phase", SHARP, weak=2.0)
         case _:
             raise TypeError(f"{loss.kind} is not a loss of one margin")
+
+
+def is_convex(spec: JobSpec) -> bool:
+    """Whether the job's loss is convex in the weights, for every record."""
+    if spec.model.kind != "linear":
+        return False
+    return spec.loss.kind in ("softmax", "geometric_median") or scalar(spec.loss).weak == 0
 
 
 @dataclass(frozen=True)
@@ -83,6 +125,8 @@ class Problem:
     lipschitz: float  # L0: of the loss in its margin(s)
     smoothness: float  # of the loss in its margin(s); SHARP for a corner
     rowwise: bool  # a gradient is a derivative times the row (else a vector of its own)
+    weak: float = 0.0  # omega of the loss in its margin: 0 if convex, inf if not weakly convex
+    units_max: int = 2**62  # of a record's contribution to a sum, where its kernel needs room
     spread: float = 1.0  # how much larger the derivative (or that vector) may be in l1 than in l2
 
     @property
@@ -96,18 +140,25 @@ class Problem:
         return self.smoothness * (self.X2**2 if self.rowwise else 1.0)
 
     @property
+    def weak_convexity(self) -> float:
+        """omega of one record's loss in w."""
+        return self.weak * (self.X2**2 if self.rowwise else 1.0)
+
+    @property
     def is_smooth(self) -> bool:
         return self.smoothness < SHARP
 
 
-_CLASSIFIERS = {"logistic", "hinge", "smoothed_hinge"}
-_REGRESSIONS = {"squared", "absolute", "huber", "pinball"}
+_CLASSIFIERS = {"logistic", "hinge", "smoothed_hinge", "sigmoid", "savage", "ramp"}
+_REGRESSIONS = {"squared", "absolute", "huber", "pinball", "welsch", "trimmed", "phase_retrieval"}
 
 
 def problem(spec: JobSpec, facts: Facts) -> Problem:
     """The constants of this job's loss on rows within facts.l2 and weights within the set."""
     loss = spec.loss
     _check_label(loss, facts)
+    if spec.model.kind != "linear":
+        require_rowwise_margin("a network", spec)
     d = facts.columns * ((facts.classes or 1) if loss.kind == "softmax" else 1)
     W = set_radius(spec.set, d)
     margin = inf if facts.l2 is None else W * facts.l2
@@ -117,13 +168,38 @@ def problem(spec: JobSpec, facts: Facts) -> Problem:
     if loss.kind == "geometric_median":
         return Problem(facts.rows, d, W, X2, 1.0, SHARP, rowwise=False, spread=sqrt(d))
     s = scalar(loss)
-    return Problem(facts.rows, facts.columns, W, X2, s.lipschitz(margin), s.curvature, rowwise=True)
+    if isinstance(spec.model, ReluNetwork):
+        return _network(spec.model, s, facts, set_radius(spec.set, 1))
+    L0 = s.lipschitz(margin, facts.label_bound)
+    return Problem(facts.rows, d, W, X2, L0, s.curvature, rowwise=True, weak=s.weak)
+
+
+def _network(model: ReluNetwork, s: Scalar, facts: Facts, W: float) -> Problem:
+    """A network's gradient has no bound of its own that is of use: it is clipped as if the model were
+    linear in rows of norm 1 (`clip` says otherwise). It is an outer product with the row but for the
+    outer weights, so calibrated as one."""
+    H, X2 = model.width, facts.l2 or 1.0
+    d = H * facts.columns + H + 1
+    L0 = min(s.lipschitz(1.0, facts.label_bound), NETWORK_SLOPE_MAX) / X2
+    return Problem(
+        facts.rows,
+        d,
+        W,
+        X2,
+        L0,
+        SHARP,
+        rowwise=True,
+        weak=inf,
+        units_max=2**31 - 1,
+        spread=sqrt(H),
+    )
 
 
 def _check_label(loss: Loss, facts: Facts) -> None:
     fitting = {
         "binary": _CLASSIFIERS | _REGRESSIONS,
         "numeric": _REGRESSIONS,
+        "unbounded": _REGRESSIONS,
         "categorical": {"softmax"},
     }[facts.label] | {"geometric_median"}
     if loss.kind not in fitting:
@@ -139,7 +215,7 @@ def set_radius(feasible: FeasibleSet, d: int) -> float:
     match feasible.kind:
         case "all":
             return inf
-        case "l2_ball" | "l1_ball":
+        case "l2_ball" | "l1_ball" | "lp_ball":
             return feasible.radius
         case "simplex":
             return feasible.total
@@ -161,13 +237,19 @@ def require_rowwise_margin(name: str, spec: JobSpec) -> Scalar:
     if spec.loss.kind in ("softmax", "geometric_median"):
         raise PlanRefused(
             f"{name} needs a loss of one margin <w, x>, which {spec.loss.kind} is not; "
-            "gradient-descent takes it."
+            "gradient-descent takes it with a linear model."
         )
     return scalar(spec.loss)
 
 
 def require_row_bound(name: str, facts: Facts) -> float:
-    """The enforced l2 bound on rows, for algorithms whose sensitivity rests on it."""
+    """The enforced l2 bound on rows, for algorithms whose sensitivity rests on it and on labels in
+    [-1, 1]."""
+    if facts.label == "unbounded":
+        raise PlanRefused(
+            f"{name} rests on a bound on every label and this dataset's has none; use "
+            "gradient-descent, accelerated-sgd or localized-subgradient, or declare bounds for it."
+        )
     if facts.l2 is None:
         raise PlanRefused(
             f"{name} rests on a bound on every row and this dataset has unbounded columns; "

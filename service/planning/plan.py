@@ -4,6 +4,7 @@ record contains it; its digest ties the three together. Every field may be publi
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
@@ -12,7 +13,7 @@ from service.planning.lattice import Lattice, SumLattice
 from service.planning.releases import Exponential, Release
 from service.planning.spec import Facts, JobSpec
 
-PLANNER_VERSION = 3  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 4  # raise it whenever the same spec and facts may plan differently
 
 
 class _Part(BaseModel):
@@ -98,6 +99,40 @@ class LocalizedSubgradientSchedule(_Part):
     @property
     def steps(self) -> int:
         return sum(phase.steps for phase in self.phases)
+
+
+class ProximallyGuidedMirrorDescentSchedule(_Part):
+    """Round r, on the rows [r n // rounds, (r + 1) n // rounds): steps of mirror descent in the norm
+    l_`norm` on the mean loss plus (pull/2)||w - c||^2, c where the last round ended (which no iterate
+    is further from than `reach`, in l2), of sizes 4/(pull (t + offset))."""
+
+    kind: Literal["proximally_guided_mirror_descent"] = "proximally_guided_mirror_descent"
+    rounds: PositiveInt
+    steps_each: PositiveInt
+    pull: PositiveFloat
+    offset: float = Field(ge=1)
+    norm: float = Field(gt=1, le=2)
+    reach: PositiveFloat | None
+    start: Literal["zero", "random"]
+    output: Literal["random", "last"]
+
+    @property
+    def steps(self) -> int:
+        return self.rounds * self.steps_each
+
+
+class CertificateSchedule(_Part):
+    """One noisy mean of all rows' gradients at a released model, or averaged over `points` drawn from
+    the ball of `radius` about it. `step` is that of the projected gradient."""
+
+    kind: Literal["certificate"] = "certificate"
+    points: PositiveInt
+    radius: float = Field(ge=0)
+    step: PositiveFloat
+
+    @property
+    def steps(self) -> int:
+        return 1
 
 
 class BoundedAdversary(_Part):
@@ -216,6 +251,97 @@ class FrankWolfeSchedule(_Part):
     unit: PositiveFloat
 
 
+Oracle = Literal["first-order", "zero-order", "first-order-multi-pass", "zero-order-multi-pass"]
+
+
+class OnlineToNonconvexSchedule(_Part):
+    """O2NC: steps no longer than `reach`, the mean of `block` of them. Each period is one whole
+    gradient and then differences: over fresh rows, `first_batch` and then `batch` per step, released
+    as prefixes by `mechanism`; or over all rows, each on its own. Sums of differences are made on
+    `later`, whole gradients on the Plan's lattice."""
+
+    kind: Literal["online_to_nonconvex"] = "online_to_nonconvex"
+    oracle: Oracle
+    steps: PositiveInt
+    period: PositiveInt
+    block: PositiveInt
+    first_batch: PositiveInt
+    batch: PositiveInt
+    reach: PositiveFloat
+    step_size: PositiveFloat
+    radius: PositiveFloat
+    directions: PositiveInt
+    mechanism: Literal["root", "tree"] | None
+    output: Literal["random", "last"]
+    later: SumLattice
+
+    def rows_of(self, first: bool) -> int:
+        """A step reads so many: the first of a period, or a later one."""
+        return self.first_batch if first else self.batch
+
+
+class Round(_Part):
+    """`steps` steps of size 1/sqrt(t + 1), one batch each, from the row `start` on: batch t has
+    rows // (t + 1) rows."""
+
+    start: NonNegativeInt
+    rows: PositiveInt
+    steps: PositiveInt
+
+    def batches(self) -> Iterator[range]:
+        start = self.start
+        for t in range(self.steps):
+            stop = start + self.rows // (t + 1)
+            yield range(start, stop)
+            start = stop
+
+    @property
+    def stop(self) -> int:
+        return self.start + sum(self.rows // (t + 1) for t in range(self.steps))
+
+
+class ChoiceRound(Round):
+    """A round whose batch t enters the running sum of its release as gains[t]/2^32 times the exact sum
+    over the batch; a unit of the running sum is worth `unit` of a mean gradient."""
+
+    unit: PositiveFloat
+    gains: tuple[PositiveInt, ...]
+
+
+class PolyhedralStochasticFrankWolfeSchedule(_Part):
+    """Rounds on disjoint rows, one after the other, each with its part of the release; the output is
+    drawn from the last one's iterates. Slopes are within `lipschitz` and change by at most
+    `smoothness` times the margin, a margin by at most `width` times the step size. A unit of a vertex
+    is worth `unit`."""
+
+    kind: Literal["polyhedral_stochastic_frank_wolfe"] = "polyhedral_stochastic_frank_wolfe"
+    rounds: tuple[ChoiceRound, ...] = Field(min_length=1)
+    lipschitz: PositiveFloat
+    smoothness: PositiveFloat
+    width: PositiveFloat
+    unit: PositiveFloat
+
+    @property
+    def steps(self) -> int:
+        return sum(one.steps for one in self.rounds)
+
+
+class StochasticFrankWolfeSchedule(_Part):
+    """Rounds on disjoint rows, one after the other; the output is drawn from the last one's iterates.
+    Slopes are within `lipschitz` and change by at most `smoothness` times the margin; rows are within
+    `row_norm` in the norm dual to the set's."""
+
+    kind: Literal["stochastic_frank_wolfe"] = "stochastic_frank_wolfe"
+    rounds: tuple[Round, ...] = Field(min_length=1)
+    lipschitz: PositiveFloat
+    smoothness: PositiveFloat
+    row_norm: PositiveFloat
+
+    @property
+    def steps(self) -> int:
+        return sum(one.steps for one in self.rounds)
+
+
 class Moreau(_Part):
     """Kernels evaluate the loss's Moreau envelope, this smooth in its margin."""
 
@@ -237,11 +363,16 @@ Schedule = Annotated[
     | AcceleratedClippedSgdSchedule
     | ProximalSgdSchedule
     | LocalizedSubgradientSchedule
+    | ProximallyGuidedMirrorDescentSchedule
+    | CertificateSchedule
     | MinimiserSchedule
     | AcceleratedSgdSchedule
     | LocalizedAcceleratedSgdSchedule
     | PhasedSgdSchedule
-    | FrankWolfeSchedule,
+    | FrankWolfeSchedule
+    | OnlineToNonconvexSchedule
+    | PolyhedralStochasticFrankWolfeSchedule
+    | StochasticFrankWolfeSchedule,
     Field(discriminator="kind"),
 ]
 

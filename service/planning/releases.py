@@ -20,14 +20,22 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, gcd, log
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
 
 _DIGITS = 60
 _AMPLIFIED_ORDER_MAX = 4096  # the sum has `order` terms; beyond, no amplification is claimed
 _ROUND_UP = Decimal(1) + Decimal("1e-40")
 _HUGE = Fraction(10**9)
+_FIXED = 2**320  # the unit of fixed-point sums: squares of scales are below 2^126
 _LOG_2, _LOG_10 = log(2), log(10)
 LOG_DECIMAL_MAX = 2_290_000  # the exponential of a little more is beyond any Decimal
 
@@ -51,6 +59,10 @@ class _Release(BaseModel):
         """How many vectors or choices it lets out in all."""
         return 1
 
+    def singles(self) -> frozenset[tuple[int, int]]:
+        """The (sensitivity, noise scale) that one vector or choice of it may have."""
+        raise NotImplementedError
+
 
 class Gaussian(_Release):
     """An integer vector plus a normal of standard deviation `sigma` rounded to integers.
@@ -73,6 +85,9 @@ class Gaussian(_Release):
     def gaussian(self) -> Fraction | None:
         return Fraction(self.sensitivity**2, self.sigma**2)
 
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return frozenset([(self.sensitivity, self.sigma)])
+
 
 class Pure(_Release):
     """A release with pure epsilon = sensitivity / scale, such as Laplace noise of that scale added
@@ -91,6 +106,9 @@ class Pure(_Release):
 
     def pure(self) -> Fraction:
         return Fraction(self.sensitivity, self.scale)
+
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return frozenset([(self.sensitivity, self.scale)])
 
 
 class Exponential(_Release):
@@ -112,6 +130,9 @@ class Exponential(_Release):
     def pure(self) -> Fraction:
         return Fraction(self.sensitivity, self.scale)
 
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return frozenset([(self.sensitivity, self.scale)])
+
 
 class Sequence(_Release):
     """Releases on the same rows, each possibly chosen after seeing those before. Costs add."""
@@ -130,6 +151,9 @@ class Sequence(_Release):
 
     def count(self) -> int:
         return sum(part.count() for part in self.parts)
+
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return frozenset().union(*(part.singles() for part in self.parts))
 
 
 class Repeat(_Release):
@@ -152,6 +176,9 @@ class Repeat(_Release):
 
     def count(self) -> int:
         return self.times * self.release.count()
+
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return self.release.singles()
 
 
 class Disjoint(_Release):
@@ -179,6 +206,65 @@ class Disjoint(_Release):
 
     def count(self) -> int:
         return self.copies * sum(part.count() for part in self.parts)
+
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return frozenset().union(*(part.singles() for part in self.parts))
+
+
+class Leaf(BaseModel):
+    """How one sum enters a `Prefixes`: its integer sensitivity, and of its column of the matrix the
+    sum of squares and the sum of absolute values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    sensitivity: PositiveInt
+    squares: PositiveInt
+    absolutes: PositiveInt
+
+
+class Prefixes(_Release):
+    """K s plus noise, a row at a time: s = (s_1, s_2, ...) integer vectors over disjoint row
+    *positions*, K an integer matrix none of whose rows needs a sum of a later time.
+
+    s_j may be chosen after seeing what earlier times released. The replaced record sits in one s_j.
+    Given what was released before time j both neighbours have the same s_1, ..., s_{j-1}, and given
+    any transcript the same s_i for i > j, each a function of that transcript and of rows that do not
+    differ. So the transcript's noise is shifted by the column of K times one vector of norm at most
+    Delta_j, fixed at time j: it costs as a single Gaussian of sensitivity ||K e_j||_2 Delta_j in l2,
+    or a Laplace one of ||K e_j||_1 Delta_j in l1. The whole costs its dearest leaf. `leaves` are the
+    kinds that there are; `vectors` is how many rows K has.
+    """
+
+    kind: Literal["prefixes"] = "prefixes"
+    noise: Literal["gaussian", "laplace"]
+    scale: PositiveInt  # the standard deviation, or Laplace's scale
+    leaves: Annotated[tuple[Leaf, ...], Field(min_length=1, strict=False)]
+    vectors: PositiveInt
+
+    def renyi(self, order: int) -> Fraction:
+        mu_squared = self.gaussian()
+        if mu_squared is not None:
+            return order * mu_squared / 2
+        epsilon = self.pure() or Fraction(0)
+        return min(order * epsilon**2 / 2, epsilon)
+
+    def pure(self) -> Fraction | None:
+        if self.noise == "gaussian":
+            return None
+        return Fraction(max(leaf.sensitivity * leaf.absolutes for leaf in self.leaves), self.scale)
+
+    def gaussian(self) -> Fraction | None:
+        if self.noise == "laplace":
+            return None
+        dearest = max(leaf.sensitivity**2 * leaf.squares for leaf in self.leaves)
+        return Fraction(dearest, self.scale**2)
+
+    def count(self) -> int:
+        return self.vectors
+
+    def singles(self) -> frozenset[tuple[int, int]]:
+        """By leaf: a row of K is made of sums that have no more than the leaf's sensitivity."""
+        return frozenset((leaf.sensitivity, self.scale) for leaf in self.leaves)
 
 
 class Subsample(_Release):
@@ -220,6 +306,9 @@ class Subsample(_Release):
     def count(self) -> int:
         return self.release.count()
 
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return self.release.singles()
+
     def pure(self) -> Fraction | None:
         epsilon = self.release.pure()
         if epsilon is None:
@@ -230,8 +319,57 @@ class Subsample(_Release):
         return min(epsilon, Fraction(amplified))
 
 
+class Recursive(_Release):
+    """Choices t = 0, 1, ... by scores that are linear in a running sum d_t = kept_t d_(t-1) + h_t, h_t
+    a function of batch t and of earlier choices. Batches are disjoint ranges of row *positions*.
+
+    A record of batch k moves the difference of any two scores by at most sensitivities[k] in choice k,
+    and by the product of kept[j]/2^32 over j = k+1..t times that in a later choice t, for what it did
+    is only carried on; rounding adds at most `slack` to either. Choice t is made with probability
+    proportional to exp(-score/scales[t]), so its privacy loss has range at most
+
+        e(t, k) = (sensitivities[k] kept[k+1] ... kept[t]/2^(32(t-k)) + slack)/scales[t],   t >= k,
+
+    and costs as `Exponential` says. The record is in one batch, and choices before its own do not
+    depend on it: the cost is that of the dearest k, the sum over t >= k.
+    """
+
+    KEPT_ONE: ClassVar[int] = 2**32
+
+    kind: Literal["recursive"] = "recursive"
+    sensitivities: Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False)]
+    kept: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1, strict=False)]
+    scales: Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False)]
+    slack: NonNegativeInt
+
+    @model_validator(mode="after")
+    def _one_of_each_per_choice(self) -> "Recursive":
+        if not len(self.sensitivities) == len(self.kept) == len(self.scales):
+            raise ValueError("every choice has a batch, a factor and a scale")
+        if max(self.kept) > self.KEPT_ONE:
+            raise ValueError("what is kept of a sum is at most all of it")
+        return self
+
+    def renyi(self, order: int) -> Fraction:
+        return min(order * self.squares() / 8, self.pure())
+
+    def pure(self) -> Fraction:
+        """max over k of the sum of e(t, k)."""
+        return _dearest_batch(self)[0]
+
+    def squares(self) -> Fraction:
+        """max over k of the sum of e(t, k)^2."""
+        return _dearest_batch(self)[1]
+
+    def count(self) -> int:
+        return len(self.scales)
+
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return frozenset(zip(self.sensitivities, self.scales, strict=True))
+
+
 Release = Annotated[
-    Gaussian | Pure | Exponential | Sequence | Repeat | Disjoint | Subsample,
+    Gaussian | Pure | Exponential | Sequence | Repeat | Disjoint | Prefixes | Subsample | Recursive,
     Field(discriminator="kind"),
 ]
 for _model in (Sequence, Repeat, Disjoint, Subsample):
@@ -275,9 +413,32 @@ def _amplified(release: Release, batch: int, population: int, order: int) -> Fra
         return Fraction((total * _ROUND_UP).ln() / (order - 1) * _ROUND_UP)
 
 
+@lru_cache(maxsize=256)
+def _dearest_batch(release: Recursive) -> tuple[Fraction, Fraction]:
+    """The largest sums over t of e(t, k) and of its square, from the last choice backwards: what a
+    unit of sensitivity and one of slack cost from k on. In fixed point, every rounding upwards."""
+    one, slack = Recursive.KEPT_ONE, release.slack
+    linear = linear_slack = square = mixed = square_slack = 0
+    sums, squares = [], []
+    following = (*release.kept[1:], 0)
+    for k in reversed(range(len(following))):
+        s, kept, scale = release.sensitivities[k], following[k], release.scales[k]
+        once, twice = _ceil_div(_FIXED, scale), _ceil_div(_FIXED, scale**2)
+        linear, linear_slack = once + _ceil_div(kept * linear, one), linear_slack + once
+        square = twice + _ceil_div(kept**2 * square, one**2)
+        mixed, square_slack = twice + _ceil_div(kept * mixed, one), square_slack + twice
+        sums.append(s * linear + slack * linear_slack)
+        squares.append(s**2 * square + 2 * s * slack * mixed + slack**2 * square_slack)
+    return Fraction(max(sums), _FIXED), Fraction(max(squares), _FIXED)
+
+
 def _sum(values: list[Fraction | None]) -> Fraction | None:
     known = [value for value in values if value is not None]
     return sum(known, Fraction(0)) if len(known) == len(values) else None
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
 
 
 def _decimal(value: Fraction) -> Decimal:

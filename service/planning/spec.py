@@ -1,5 +1,6 @@
 """What an analyst asks, and what is public about the data asked: the two arguments of a plan."""
 
+from math import inf
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -30,7 +31,7 @@ class Facts(_Public):
     feature_step: PositiveFloat | None = None
     linf_units: PositiveInt | None = Field(default=None, le=4095)  # kernels count on 12 bits
     l2_units: PositiveInt | None = None
-    label: Literal["binary", "numeric", "categorical"]
+    label: Literal["binary", "numeric", "unbounded", "categorical"]
     classes: int | None = Field(default=None, ge=2)
     account: AccountTerms
 
@@ -49,6 +50,11 @@ class Facts(_Public):
         if self.feature_step is None or self.l2_units is None:
             return None
         return self.feature_step * self.l2_units
+
+    @property
+    def label_bound(self) -> float:
+        """No label of a regression is beyond it, on either side of 0."""
+        return inf if self.label == "unbounded" else 1.0
 
     @property
     def linf(self) -> float | None:
@@ -78,13 +84,14 @@ class SmoothedHinge(_Public):
 
 
 class Squared(_Public):
-    """(<w, x> - y)^2 / 2, for a label in [-1, 1] (numeric labels are scaled to it)."""
+    """(<w, x> - y)^2 / 2. A numeric label with bounds is scaled to [-1, 1], one without is divided by
+    its scale."""
 
     kind: Literal["squared"] = "squared"
 
 
 class Absolute(_Public):
-    """|<w, x> - y|, for a label in [-1, 1]: least absolute deviations, the conditional median."""
+    """|<w, x> - y|, with labels as for squared: least absolute deviations, the conditional median."""
 
     kind: Literal["absolute"] = "absolute"
 
@@ -115,6 +122,60 @@ class GeometricMedian(_Public):
     kind: Literal["geometric_median"] = "geometric_median"
 
 
+class Sigmoid(_Public):
+    """1/(1 + exp(y <w, x>)), a smooth count of errors, for a binary label. Not convex."""
+
+    kind: Literal["sigmoid"] = "sigmoid"
+
+
+class Savage(_Public):
+    """1/(1 + exp(y <w, x>))^2, which forgives far outliers, for a binary label. Not convex."""
+
+    kind: Literal["savage"] = "savage"
+
+
+class Ramp(_Public):
+    """The hinge cut off at 2: min(2, max(0, 1 - y <w, x>)), for a binary label. Not convex."""
+
+    kind: Literal["ramp"] = "ramp"
+
+
+class Welsch(_Public):
+    """(s^2/2)(1 - exp(-r^2/s^2)) of the residual r, for `scale` s: squared near the fit, flat far
+    from it, for a label in [-1, 1]. Not convex."""
+
+    kind: Literal["welsch"] = "welsch"
+    scale: float = Field(default=0.5, ge=1e-6, le=1e6)
+
+
+class Trimmed(_Public):
+    """min(r^2, t^2)/2 of the residual r, for `threshold` t: rows further off count alike, for a label
+    in [-1, 1]. Not convex."""
+
+    kind: Literal["trimmed"] = "trimmed"
+    threshold: float = Field(default=0.5, ge=1e-6, le=1e6)
+
+
+class PhaseRetrieval(_Public):
+    """|<w, x>^2 - y|: a signal from the sizes of its measurements, for a label in [-1, 1]. Declare the
+    label's bounds as -B and B, so that it is scaled and not moved. Weakly convex."""
+
+    kind: Literal["phase_retrieval"] = "phase_retrieval"
+
+
+class LinearModel(_Public):
+    """The margin is <w, x>."""
+
+    kind: Literal["linear"] = "linear"
+
+
+class ReluNetwork(_Public):
+    """The margin is a sum of `width` hidden units, a_h max(0, <w_h, x>), and an offset."""
+
+    kind: Literal["relu_network"] = "relu_network"
+    width: int = Field(default=16, ge=1, le=4096)
+
+
 class AllSpace(_Public):
     """Every w."""
 
@@ -132,6 +193,14 @@ class L1Ball(_Public):
     """All w with ||w||_1 at most `radius`."""
 
     kind: Literal["l1_ball"] = "l1_ball"
+    radius: float = Field(default=10.0, gt=0, le=1e9)
+
+
+class LpBall(_Public):
+    """All w with ||w||_p at most `radius`, 1 < p <= 2."""
+
+    kind: Literal["lp_ball"] = "lp_ball"
+    p: float = Field(default=1.5, gt=1, le=2)
     radius: float = Field(default=10.0, gt=0, le=1e9)
 
 
@@ -216,8 +285,19 @@ class Privacy(_Public):
     )
 
 
+class Released(_Public):
+    """The model that a job has published; the digest of its card is filled in when it is asked for."""
+
+    job: str = Field(pattern=r"^[a-z0-9_]{1,64}$")
+    digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+
+
 def _shorthand(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
+
+
+def _by_job(value: Any) -> Any:
+    return {"job": value} if isinstance(value, str) else value
 
 
 def _ball_unless_named(value: Any) -> Any:
@@ -233,11 +313,18 @@ Loss = Annotated[
     | Huber
     | Pinball
     | Softmax
-    | GeometricMedian,
+    | GeometricMedian
+    | Sigmoid
+    | Savage
+    | Ramp
+    | Welsch
+    | Trimmed
+    | PhaseRetrieval,
     Field(discriminator="kind"),
 ]
+ModelKind = Annotated[LinearModel | ReluNetwork, Field(discriminator="kind")]
 FeasibleSet = Annotated[
-    AllSpace | L2Ball | L1Ball | Simplex | Box | Polytope, Field(discriminator="kind")
+    AllSpace | L2Ball | L1Ball | LpBall | Simplex | Box | Polytope, Field(discriminator="kind")
 ]
 Regulariser = Annotated[NoRegulariser | L1 | ElasticNet | GroupLasso, Field(discriminator="kind")]
 
@@ -250,6 +337,9 @@ class JobSpec(_Public):
     loss: Annotated[Loss, BeforeValidator(_shorthand)] = Field(
         description='A loss with its parameters; a bare name such as "logistic" also works.'
     )
+    model: Annotated[ModelKind, BeforeValidator(_shorthand)] = Field(
+        default=LinearModel(), description="What a row's margin is; linear by default."
+    )
     set: Annotated[FeasibleSet, BeforeValidator(_ball_unless_named)] = Field(
         default=L2Ball(), description='A set with its parameters; a bare name such as "all" works.'
     )
@@ -258,6 +348,10 @@ class JobSpec(_Public):
     )
     regulariser: Annotated[Regulariser, BeforeValidator(_shorthand)] = Field(
         default=NoRegulariser(), description="Besides ridge, and with corners: for proximal-sgd."
+    )
+    of: Annotated[Released | None, BeforeValidator(_by_job)] = Field(
+        default=None,
+        description="For stationarity-certificate: the job whose model is certified; its id will do.",
     )
     privacy: Privacy
     parameters: dict[str, float | int | str | bool] = Field(
@@ -276,5 +370,5 @@ class StepsAndClip(_Public):
         ge=1e-9,
         le=1e9,
         description="Bound on one record's gradient norm. Defaults to the loss's Lipschitz "
-        "constant; required where a column is unbounded.",
+        "constant; required where a column is unbounded, or a label whose loss has no slope bound.",
     )

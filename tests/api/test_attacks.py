@@ -1,23 +1,36 @@
 """Attacks that a hostile reviewer tried, kept so that they keep failing."""
 
+import contextlib
+import csv
+import io
 import secrets
 import subprocess
 import threading
 
+import anyio
 import httpx
 import numpy as np
 import pytest
 from sqlalchemy import select
 
+from service.api.turns import EACH, WAITING, Turns
 from service.client import ApiError
 from service.db import Database
-from service.errors import BudgetExceeded
+from service.errors import BudgetExceeded, TooManyRequests
 from service.identity import WrongIdentityError, check_identity
 from service.jobs.submit import submit
 from service.keys import written_once
 from service.planning.spec import JobSpec
 from service.tables import jobs
-from tests.harness import ENGINES, Service, fresh_database, job, numbers, numeric_schema, running
+from tests.harness import (
+    ENGINES,
+    Service,
+    fresh_database,
+    job,
+    numbers,
+    numeric_schema,
+    running,
+)
 from tests.jobs.test_lifecycle import Office
 from tests.test_cli import epsilond
 
@@ -258,3 +271,132 @@ def test_those_who_start_at_once_agree_on_what_one_of_them_wrote(tmp_path):
         said = at_once(4, lambda path=path: written_once(path, secrets.token_hex(16)))
         assert len(set(said)) == 1 and len(said[0]) == 32
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"id-{i}" for i in range(50))
+
+
+def test_one_callers_flood_is_refused_and_nobody_waits_behind_it():
+    """Planning and verifying are free, so they could keep a processor busy."""
+    turns, hold = Turns(), threading.Event()
+    outcomes = []
+
+    async def flood():
+        try:
+            outcomes.append(await turns.take("greedy", hold.wait))
+        except TooManyRequests as refusal:
+            outcomes.append(refusal)
+
+    async def main():
+        async with anyio.create_task_group() as tasks:
+            for _ in range(EACH + WAITING + 5):
+                tasks.start_soon(flood)
+            await anyio.wait_all_tasks_blocked()
+            assert [type(outcome) for outcome in outcomes] == [TooManyRequests] * 5
+            # both threads for what is free are taken by this caller, and yet:
+            assert await turns.take("greedy but patient", lambda: 1, charged=True) == 1
+            hold.set()
+            assert await turns.take("modest", lambda: 2) == 2
+        assert outcomes[5:] == [True] * (EACH + WAITING)
+        assert await turns.take("greedy", lambda: 3) == 3
+
+    anyio.run(main)
+
+
+def test_nobody_takes_all_streams(tmp_path):
+    with running("embedded", tmp_path, streams_max_each=3) as service:
+        greedy, modest = service.person("analyst"), service.person("analyst")
+        with contextlib.ExitStack() as stack:
+            client = stack.enter_context(httpx.Client(base_url=service.url, timeout=20))
+
+            def open_(person):
+                headers = {"Authorization": f"Bearer {person.key}"}
+                return stack.enter_context(client.stream("GET", "/v1/events", headers=headers))
+
+            assert [open_(greedy).status_code for _ in range(4)] == [200, 200, 200, 429]
+            assert open_(modest).status_code == 200
+
+
+def test_the_id_of_the_present_does_not_tell_whether_others_are_busy(service):
+    """Nor does an event's own id help to forge others."""
+    scene, other = service.scene(), service.scene()
+
+    def present():
+        headers = {"Authorization": f"Bearer {scene.analyst.key}"}
+        with httpx.stream("GET", f"{service.url}/v1/events", headers=headers) as response:
+            return next(line[4:] for line in response.iter_lines() if line.startswith("id: "))
+
+    quiet = {present() for _ in range(3)}
+    other.analyst.wait(other.analyst.submit(job(other.dataset))["id"])
+    assert len(quiet | {present()}) == 4
+    for forged in (secrets.token_hex(16), present()[:-2] + "00", present() * 2):
+        headers = {"Authorization": f"Bearer {scene.analyst.key}", "Last-Event-ID": forged}
+        response = httpx.get(f"{service.url}/v1/events", headers=headers)
+        assert response.status_code == 422
+
+
+def test_a_revoked_session_hears_nothing_that_happens_afterwards(service):
+    """Not even within the second after which an idle stream is closed."""
+    scene = service.scene()
+    for _ in range(3):
+        extra = scene.analyst.add_key()
+        with httpx.stream(
+            "GET",
+            f"{service.url}/v1/events",
+            headers={"Authorization": f"Bearer {extra['key']}"},
+            timeout=60,
+        ) as response:
+            lines = response.iter_lines()
+            assert next(lines).startswith("retry:")
+            scene.analyst.revoke_key(extra["id"])
+            later = scene.owner.submit(job(scene.dataset, 0.01))["id"]
+            assert all("event:" not in line for line in lines)
+        scene.owner.wait(later)
+
+
+def test_whatever_belongs_to_a_caller_is_kept_by_nobody_in_between(service):
+    scene, other = service.scene(), service.scene()
+    mine = {"Authorization": f"Bearer {scene.analyst.key}"}
+    for path, status in (
+        (f"/v1/datasets/{scene.dataset}", 200),
+        (f"/v1/datasets/{scene.dataset}/ledger.csv", 200),
+        (f"/v1/datasets/{other.dataset}", 404),
+        ("/v1/me", 200),
+    ):
+        answer = httpx.get(f"{service.url}{path}", headers=mine)
+        assert answer.status_code == status
+        assert answer.headers["cache-control"] == "private, no-cache"
+        assert answer.headers["vary"] == "Authorization, Cookie"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    tag = httpx.get(f"{service.url}/v1/me", headers=mine).headers["etag"]
+    theirs = {"Authorization": f"Bearer {other.analyst.key}", "If-None-Match": tag}
+    answer = httpx.get(f"{service.url}/v1/me", headers=theirs)
+    assert answer.status_code == 200 and answer.json()["id"] == other.analyst.id
+    foreign = httpx.get(
+        f"{service.url}/v1/datasets/{scene.dataset}", headers=theirs | {"If-None-Match": "*"}
+    )
+    assert foreign.status_code == 404
+
+
+def test_topping_up_and_freezing_at_once_happens_once(service):
+    scene = service.scene()
+    dataset = scene.owner.declare_dataset("capped", numeric_schema())["id"]
+    scene.owner.upload(dataset, numbers(service.folder, 100, 4))
+    budget = {"epsilon": 2.0, "delta": 1e-6, "epsilon_cap": 0.5}
+    scene.owner.request("PUT", f"/v1/datasets/{dataset}/budget", json=budget)
+    raised = at_once(6, lambda: scene.owner.top_up(dataset, 1.5, "approved")["epsilon_cap"])
+    assert sorted(map(str, map(type, raised))) == sorted(map(str, [float] + [ApiError] * 5))
+    frozen = at_once(6, lambda: scene.owner.freeze(dataset, "look into it")["frozen"])
+    assert sorted(map(str, map(type, frozen))) == sorted(map(str, [bool] + [ApiError] * 5))
+    kinds = [entry["kind"] for entry in scene.owner.ledger(dataset)]
+    assert kinds == ["open", "top_up", "freeze"]
+
+
+@pytest.mark.parametrize("sign", [*"=+-@", "＝"])
+def test_a_reason_is_no_formula_in_a_spreadsheet(service, sign):
+    scene = service.scene()
+    scene.owner.freeze(scene.dataset, f'{sign}HYPERLINK("https://evil.example","x")')
+    answer = httpx.get(
+        f"{service.url}/v1/datasets/{scene.dataset}/ledger.csv",
+        headers={"Authorization": f"Bearer {scene.owner.key}"},
+    )
+    cells = [cell for row in csv.reader(io.StringIO(answer.text)) for cell in row]
+    assert f'\'{sign}HYPERLINK("https://evil.example","x")' in cells
+    assert not any(cell[:1] in set("=+-@＝") for cell in cells if cell)

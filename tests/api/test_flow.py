@@ -97,6 +97,20 @@ def test_unbounded_columns_need_a_clip_and_then_work(service):
     assert scene.analyst.wait(scene.analyst.submit(spec)["id"])["state"] == "succeeded"
 
 
+def test_an_unbounded_label_is_predicted_in_its_own_units(service):
+    scene = service.scene(rows=2000, epsilon=9.0, label="unbounded")
+    spec = job(scene.dataset, 8.0, "accelerated-sgd", loss="squared", set={"radius": 300})
+    with pytest.raises(ApiError, match=r"parameters\.clip"):
+        scene.analyst.submit(spec)
+    with pytest.raises(ApiError, match="rests on a bound on every label"):
+        scene.analyst.submit(spec | {"algorithm": "phased-sgd", "parameters": {}})
+    clipped = spec | {"parameters": {"steps": 500, "clip": 10.0}}
+    done = scene.analyst.wait(scene.analyst.submit(clipped)["id"])
+    rows = [{f"x{j}": value if j == 0 else 0.0 for j in range(4)} for value in (-0.8, 0.0, 0.8)]
+    predicted = scene.analyst.model(done["id"]).predict(rows)
+    assert predicted == pytest.approx([-0.1, 0.5, 1.1], abs=0.25)  # y is 1 where x0 > 0, else 0
+
+
 def test_the_same_idempotency_key_gets_the_same_job(service):
     scene = service.scene()
     spec = job(scene.dataset)

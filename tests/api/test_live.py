@@ -1,13 +1,20 @@
 """Events as they happen, waiting instead of polling, and answers that did not change."""
 
+import asyncio
+import json
 import threading
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from service.api.auth import Caller
+from service.api.feed import Feed
+from service.api.jobs import get_job
 from service.client import ApiError, Client
 from tests.harness import free_port, job, numbers, numeric_schema, running, until
+from tests.jobs.test_lifecycle import Office
 
 
 class Stream:
@@ -329,3 +336,19 @@ def test_streams_and_waiting_need_a_right_to_look(service):
         assert (response.status_code, response.json()["code"]) == (404, "not_found")
     response = httpx.get(f"{service.url}/v1/events")
     assert (response.status_code, response.json()["code"]) == (401, "unauthenticated")
+
+
+def test_waiting_ends_in_time_even_if_the_feed_does_not_begin(db, tmp_path):
+    office = Office(db, tmp_path)
+    queued = office.submit()
+    me = Caller(office.owner, "owner", "owner", None, credential="key")
+
+    async def ask():
+        feed = Feed(db, office.settings.keys, 10, 10)  # that nobody runs: it never looks
+        ctx = SimpleNamespace(db=db, feed=feed)
+        answer = await asyncio.wait_for(get_job(ctx, me, queued, "wait=1", None), 60)
+        return answer, feed.open_streams()
+
+    answer, left = asyncio.run(ask())
+    assert json.loads(answer.body)["state"] == "queued"
+    assert answer.headers["Preference-Applied"] == "wait=1" and left == 0

@@ -233,7 +233,7 @@ def office(request, tmp_path_factory):
             settings=configured,
             db=db,
             hint=lambda job_id: None,
-            feed=Feed(db, configured.keys, 10),
+            feed=Feed(db, configured.keys, 10, 10),
         )
         with asyncio.Runner() as runner:
             yield db, app, runner

@@ -89,6 +89,21 @@ def test_a_key_in_the_header_goes_before_the_cookie_and_needs_no_token(service, 
     assert "POST /v1/session" in refused(alone, 401, "unauthenticated")
 
 
+def test_a_foreign_page_cannot_sign_a_browser_in(service, scene):
+    """As somebody of its choice, to read what is uploaded then. Browsers send the header."""
+    client = browser(service)
+    for site in ("cross-site", "same-site"):
+        answer = client.post(
+            "/v1/session", json={"key": scene.analyst.key}, headers={"Sec-Fetch-Site": site}
+        )
+        refused(answer, 403, "forbidden")
+        assert "set-cookie" not in answer.headers
+    own = {"Sec-Fetch-Site": "same-origin"}
+    assert (
+        client.post("/v1/session", json={"key": scene.analyst.key}, headers=own).status_code == 201
+    )
+
+
 def test_signing_out_ends_the_session_everywhere(service, scene):
     client, _ = signed_in(service, scene.analyst)
     stolen = {"epsilond_session": client.cookies["epsilond_session"]}

@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(scope="session")
 def audit_rounds():
-    return int(os.environ.get("EPSILOND_AUDIT_ROUNDS", "7000"))
+    return int(os.environ.get("EPSILOND_AUDIT_ROUNDS", "10000"))

@@ -27,6 +27,22 @@ def drawn(steps, loss="logistic", **parameters):
     return {"loss": loss, "parameters": {"steps": steps, "clip": 0.05, **parameters}}
 
 
+def rounds(steps, **more):
+    """A job in two rounds, each on half of the rows."""
+    parameters = {"steps": steps, "clip": 0.05, "rounds": 2}
+    return {"loss": "logistic", "ridge": 0.0, "parameters": parameters, **more}
+
+
+def certified(**parameters):
+    """A job about a model, which is 0 here."""
+    return {"of": {"job": "job_1", "digest": "0" * 64}, "parameters": {"clip": 0.05, **parameters}}
+
+
+def unbounded(steps, canary, loss="squared"):
+    """The same with a label that has no bounds."""
+    return {**clipped(steps, loss), "canary": canary}
+
+
 def solved(loss="huber", **parameters):
     """A job that releases its minimiser. The ridge keeps it so short that the canary's derivative
     stays at its bound, and so the minimiser moves by all that one record can."""
@@ -37,6 +53,19 @@ def phased(loss="hinge"):
     """A job by phases. Rows of zeros move nothing, so a canary at the head of its phase moves all of
     the phase's iterates by all that one record can."""
     return {"loss": loss, "ridge": 0.0}
+
+
+def prefixed(oracle, **parameters):
+    """A job by prefix sums of one period. The smoothness makes differences too short to be dearest, so
+    the canary is in the first sum."""
+    more = {"oracle": oracle, "clip": 0.05, "radius": 0.02, "smoothness": 0.1, **parameters}
+    return {"loss": "logistic", "parameters": {"steps": 4, "period": 4, "block": 2, **more}}
+
+
+def passing(oracle, steps):
+    """The same over many passes, by whole gradients."""
+    more = {"oracle": oracle, "clip": 0.05, "radius": 0.02, "block": 1}
+    return {"loss": "logistic", "parameters": {"steps": steps, "period": 1, **more}}
 
 
 def choosing(steps):
@@ -50,29 +79,41 @@ def choosing(steps):
     }
 
 
+def in_rounds(rounds, kind="l2_ball", **more):
+    """A job by rounds of batches, over so small a set that slopes hardly change and stay near their
+    bound."""
+    return {
+        "loss": "squared",
+        "set": {"kind": kind, "radius": 0.001, **more},
+        "ridge": 0.0,
+        "parameters": {"rounds": rounds},
+    }
+
+
 def choosing_clip(share, quantile=0.5):
     """A job whose clip is chosen, for this share of what it may spend."""
     more = {"clip": "private", "clip_share": share, "clip_quantile": quantile}
     return {"parameters": {"steps": 2, **more}}
 
 
-def facts(storage, delta):
+def facts(storage, delta, label="binary"):
     fixed = {"feature_step": 1 / 4095, "linf_units": 4095, "l2_units": 4095}
     return Facts.model_validate(
         {
             "rows": ROWS,
             "columns": COLUMNS,
             "storage": storage,
-            "label": "binary",
+            "label": label,
             "account": AccountTerms.for_ceiling(30.0, delta),
             **(fixed if storage == "fixed" else {}),
         }
     )
 
 
-def game(algorithm, storage="fixed", *, epsilon, delta, position=0, company=0, **more):
+def game(algorithm, storage="fixed", *, epsilon, delta, position=0, company=0, canary=1.0, **more):
     """A Plan for (epsilon, delta) and the two worlds, with the canary at a row's position; `more` is
-    what the job asks besides. `company` rows are like the canary in world zero: where a choice is
+    what the job asks besides. The canary's label is `canary` or its negative; where that is not 1,
+    labels have no bounds. `company` rows are like the canary in world zero: where a choice is
     released, they make the other one rare."""
     spec = JobSpec.model_validate(
         {
@@ -85,12 +126,12 @@ def game(algorithm, storage="fixed", *, epsilon, delta, position=0, company=0, *
             **more,
         }
     )
-    made = plan(spec, facts(storage, delta))
+    made = plan(spec, facts(storage, delta, "binary" if canary == 1 else "unbounded"))
     # where the bound on a row is one on its l2 norm, its l1 norm is largest along the diagonal
     corner = delta == 0 and storage == "fixed" and made.lattice.kind != "score"
     row = np.ones(COLUMNS) / np.sqrt(COLUMNS) if corner else np.array([1.0, 0.0, 0.0])
     worlds = []
-    for label in (1.0, -1.0):
+    for label in (canary, -canary):
         x = np.zeros((ROWS, COLUMNS), dtype=np.int16 if storage == "fixed" else np.float64)
         for place in range(position, position + 1 + company):
             x[place % ROWS] = 4095 * row if storage == "fixed" else row

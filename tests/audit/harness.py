@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
 from service.planning.lattice import ScoreLattice, SumLattice
-from service.planning.plan import PhasedSgdSchedule, Plan
+from service.planning.plan import OnlineToNonconvexSchedule, PhasedSgdSchedule, Plan
 from workers.data import Data
 from workers.execute import RUNS
+from workers.prefixes import prefixes
 from workers.progress import Progress
 from workers.randomness import Randomness
 
@@ -61,15 +62,31 @@ class Game:
         """The log-likelihood ratio, up to a factor, if the canary moves every sum or point that
         depends on its row by +c or -c: no statistic of them tells more."""
         lattice = self.plan.lattice
-        canary = self.canary_units * self.direction
         seen = [
-            total - self.start(played, number)
+            (
+                total - self.start(played, number),
+                self.weight(number) * self.canary_units * self.direction,
+            )
             for number, (rows, total) in enumerate(played.sums)
             if self.position in rows
         ]
         if lattice.noise == "gaussian":
-            return float(sum(canary @ total for total in seen))
-        return float(sum((np.abs(t + canary) - np.abs(t - canary)).sum() for t in seen))
+            return float(sum(canary @ total for total, canary in seen))
+        return float(sum((np.abs(t + c) - np.abs(t - c)).sum() for t, c in seen))
+
+    def weight(self, number: int) -> int:
+        """How often release `number` has the canary: in prefix sums, the entry of its column."""
+        return 1 if self.column is None else self.column[number]
+
+    @cached_property
+    def column(self) -> list[int] | None:
+        """Of the first sum of the first period, where the canary is."""
+        schedule = self.plan.schedule
+        if not isinstance(schedule, OnlineToNonconvexSchedule) or schedule.mechanism is None:
+            return None
+        sums = prefixes(schedule.mechanism, schedule.period, 1)
+        rows = [sums.due(np.array([int(t == 0)])) for t in range(schedule.period)]
+        return [int(row[0]) for due in rows for row in due]
 
     def start(self, played: Round, number: int) -> NDArray[np.float64] | float:
         """What release `number` would be about without the canary: a phase that sees zeros alone stays
@@ -89,7 +106,8 @@ class Game:
     def canary_units(self) -> float:
         lattice = self.plan.lattice
         if isinstance(lattice, SumLattice):
-            return lattice.contribution_units
+            points = getattr(self.plan.schedule, "points", 1)  # that a certificate adds up
+            return points * lattice.contribution_units
         if isinstance(lattice, ScoreLattice):
             return 1.0  # what is seen is the end of an axis
         return (lattice.sensitivity_units - lattice.slack_units) / 2
@@ -113,7 +131,7 @@ class Spy(Data):
     """Data that also notes what it lets out."""
 
     def __init__(self, plan: Plan, rows: Rows, randomness: Randomness) -> None:
-        super().__init__(plan, *rows, randomness)
+        super().__init__(plan, *rows, randomness, released=np.zeros(plan.dimension))
         self.seen: list[tuple[Sequence[int], NDArray[np.float64]]] = []
         self.clip = 0
 

@@ -4,14 +4,20 @@ import pytest
 
 from service.planning.catalog import CATALOG
 from tests.audit.games import (
+    certified,
     choosing,
     choosing_clip,
     clip_game,
     clipped,
     drawn,
     game,
+    in_rounds,
+    passing,
     phased,
+    prefixed,
+    rounds,
     solved,
+    unbounded,
 )
 from tests.audit.harness import FAMILY, attack, claim
 
@@ -27,7 +33,22 @@ GAUSSIAN = [
     ("accelerated-clipped-sgd", "float64", 11, clipped(3, "squared")),
     ("proximal-sgd", "fixed", 4, clipped(3)),
     ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": {"kind": "l1", "strength": 0.1}}),
+    (
+        "proximal-sgd",
+        "fixed",
+        1,
+        clipped(3) | {"set": {"kind": "box", "lower": -0.2, "upper": 0.2}},
+    ),
     ("localized-subgradient", "fixed", 0, clipped(3, "hinge")),
+    ("proximally-guided-mirror-descent", "fixed", 0, rounds(3)),
+    ("proximally-guided-mirror-descent", "float64", 7, rounds(2, set={"kind": "l1_ball"})),
+    ("stationarity-certificate", "fixed", 3, certified()),
+    ("stationarity-certificate", "float64", 11, certified(radius=0.1, points=4)),
+    ("localized-subgradient", "float64", 0, clipped(3, "absolute") | {"ridge": 0.0}),
+    ("clipped-sgd", "float64", 2, unbounded(3, 1e300)),
+    ("accelerated-clipped-sgd", "fixed", 6, unbounded(3, 1e300)),
+    ("proximal-sgd", "float64", 3, unbounded(3, 1e9)),
+    ("localized-subgradient", "fixed", 0, unbounded(3, 1e30, "absolute")),
     ("accelerated-sgd", "fixed", 2, clipped(4)),
     ("accelerated-sgd", "float64", 7, clipped(2, "hinge")),
     ("localized-accelerated-sgd", "fixed", 0, clipped(3)),
@@ -38,14 +59,24 @@ GAUSSIAN = [
     ("phased-sgd", "fixed", 0, phased()),
     ("phased-sgd", "fixed", 6, phased("absolute")),
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
+    ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
+    ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
+    ("online-to-nonconvex", "fixed", 0, prefixed("first-order")),
+    ("online-to-nonconvex", "float64", 0, prefixed("zero-order", mechanism="tree")),
+    ("online-to-nonconvex", "fixed", 5, passing("zero-order-multi-pass", 2)),
+    ("online-to-nonconvex", "float64", 7, passing("first-order-multi-pass", 3)),
 ]
 LAPLACE = [
     ("gradient-descent", "fixed", 0, clipped(1)),
     ("gradient-descent", "float64", 4, clipped(1, "squared")),
     ("clipped-sgd", "fixed", 6, clipped(3)),
+    ("clipped-sgd", "fixed", 1, unbounded(3, 1e300)),
     ("accelerated-clipped-sgd", "fixed", 3, clipped(3)),
+    ("accelerated-clipped-sgd", "float64", 7, unbounded(3, 1e300)),
     ("proximal-sgd", "float64", 0, clipped(2)),
     ("localized-subgradient", "fixed", 0, clipped(2, "hinge")),
+    ("proximally-guided-mirror-descent", "fixed", 5, rounds(1)),
+    ("stationarity-certificate", "fixed", 0, certified(radius=0.1, points=4)),
     ("accelerated-sgd", "fixed", 5, clipped(1, "hinge")),
     ("localized-accelerated-sgd", "fixed", 9, clipped(1)),
     ("output-perturbation", "fixed", 0, solved(steps=3)),
@@ -53,6 +84,8 @@ LAPLACE = [
     ("adversarial-output-perturbation", "fixed", 2, solved(perturbation=0.002, steps=3)),
     ("phased-sgd", "fixed", 0, phased()),
     ("phased-sgd", "fixed", 6, phased("absolute")),
+    ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2)),
+    ("online-to-nonconvex", "fixed", 0, prefixed("first-order", period=1, steps=2, block=1)),
 ]
 # epsilon, delta, the canary's row, what the job asks: over batches that are drawn
 DRAWN = [
@@ -74,6 +107,8 @@ CHOICES = [
     ("frank-wolfe", 2.0, 0.0, 0, 1, choosing(1)),
     ("frank-wolfe", 6.0, 0.0, 5, 1, choosing(3)),
     ("frank-wolfe", 9.0, 1e-6, 11, 0, choosing(2)),
+    ("polyhedral-stochastic-frank-wolfe", 6.0, 0.0, 3, 1, in_rounds(2, "l1_ball")),
+    ("polyhedral-stochastic-frank-wolfe", 9.0, 1e-6, 2, 0, in_rounds(2, "l1_ball")),
 ]
 ALPHA = FAMILY / (len(GAUSSIAN) + len(LAPLACE) + len(DRAWN) + len(CHOICES) + len(CLIPS))
 

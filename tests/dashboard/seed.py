@@ -3,11 +3,15 @@
 import csv
 import os
 import signal
+import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
+from sqlalchemy import update
 
+from service.db import now_ms
+from service.tables import jobs, processes
 from tests.harness import job, running, until
 
 SCHEMA = {
@@ -43,10 +47,28 @@ def seeded(folder):
         worker = service.fact("SELECT pid FROM processes WHERE role = 'worker'")
         until(lambda: steps_done(service, scene.running) > 0, "the slow job's first steps")
         os.kill(worker, signal.SIGSTOP)  # the job stays half done, and costs no processor time
+        stopped = threading.Event()
+        presence = threading.Thread(target=pretend, args=(service, scene.running, stopped))
+        presence.start()
         try:
             yield scene
         finally:
+            stopped.set()
+            presence.join()
             os.kill(worker, signal.SIGCONT)
+
+
+def pretend(service, running_, stopped):
+    """The worker that was stopped is there, and more than half of its job is done."""
+    while True:
+        with service.db.write() as connection:
+            connection.execute(
+                update(processes).where(processes.c.role == "worker").values(seen_ms=now_ms())
+            )
+            leased = {"steps_done": 62_000, "lease_ms": now_ms() + 600_000}
+            connection.execute(update(jobs).where(jobs.c.id == running_).values(leased))
+        if stopped.wait(10):
+            return
 
 
 def steps_done(service, job_id):
@@ -83,8 +105,8 @@ def seed(service):
     owner.set_budget(second, 1.0, 1e-6)
     owner.grant(second, grace.id)
     owner.declare_dataset("Lab values", SCHEMA)
-    one_step = job(dataset, 0.9, parameters={"steps": 1}, set={"kind": "l2_ball", "radius": 20})
-    shown = grace.wait(grace.submit(one_step)["id"])["id"]
+    point = job(dataset, 0.9, "output-perturbation", parameters={}, ridge=0.02)
+    shown = grace.wait(grace.submit(point)["id"])["id"]
     for analyst, epsilon in ((grace, 0.3), (emil, 0.4), (grace, 0.2), (emil, 0.5), (grace, 0.3)):
         spec = job(dataset, epsilon, "auto", parameters={}, ridge=0.01)
         analyst.wait(analyst.submit(spec)["id"])

@@ -2,11 +2,14 @@
 
 import json
 import re
+from math import sqrt
 
+import pytest
 from playwright.sync_api import expect
 
 from service.audit.verify import verify_chain
 from service.planning.catalog import CATALOG
+from service.planning.plan import Plan
 from tests.harness import job, numbers, numeric_schema, until
 
 ROWS = "\n".join(f"{18 + i % 70},{'ABC'[i % 3]},{'yes' if i % 3 else 'no'}" for i in range(600))
@@ -221,6 +224,31 @@ def test_the_dataset_page_follows_the_ledger(site, visit):
     expect(page.locator(".readout")).to_contain_text("after #1 open")
 
 
+def test_one_step_from_zero_has_error_bars_and_two_steps_have_none(site, visit):
+    scene = site.scene()
+    page = visit(scene.analyst)
+    for steps, bars in ((1, 5), (2, 0)):
+        asked = job(scene.dataset, 0.3, parameters={"steps": steps})
+        done = scene.analyst.wait(scene.analyst.submit(asked)["id"])["id"]
+        page.goto(f"{site.url}/#/jobs/{done}")
+        expect(page.get_by_role("heading", name="Model")).to_be_visible()
+        expect(page.locator(".error")).to_have_count(bars)
+
+
+def test_a_regulariser_from_an_algorithms_example_is_quoted_and_submitted(site, visit):
+    visit.refused = {422}  # the quote without it
+    scene = site.scene()
+    page = visit(scene.analyst, f"#/jobs/new?dataset={scene.dataset}")
+    page.get_by_label("Algorithm", exact=True).select_option("proximal-sgd")
+    page.get_by_role("button", name="Fill in an example").click()
+    expect(page.get_by_label("Regulariser", exact=True)).to_have_value("l1")
+    expect(page.get_by_label("Strength")).to_have_value("0.001")
+    expect(page.get_by_label("Live quote").get_by_text("fits.")).to_be_visible()
+    page.get_by_role("button", name="Submit the job").click()
+    expect(page.locator(".badge.succeeded")).to_be_visible()
+    expect(page.get_by_text("with the regulariser l1 (strength 0.001)")).to_be_visible()
+
+
 def test_roles_see_what_they_may(site, visit):
     scene = site.scene()
     auditor, admin = site.person("auditor"), site.person("admin")
@@ -263,16 +291,35 @@ def test_an_expired_session_asks_to_sign_in_and_returns_to_the_page(site, visit)
     heading(page, "numbers")
 
 
+def known_noise(plan):
+    """The standard deviation of the noise in a weight, where the model is one noisy point."""
+    made = Plan.model_validate(plan)
+    last = {
+        "minimiser": lambda schedule: schedule.lattice_step,
+        "phased_sgd": lambda schedule: schedule.phases[-1].lattice_step,
+    }.get(made.schedule.kind)
+    return last and sqrt(made.lattice.variance_of(last(made.schedule)))
+
+
 def test_every_algorithm_has_a_page_for_its_job(site, visit):
     scene = site.scene(epsilon=50.0)
     page = visit(scene.analyst)
+    done = {}
     for name, entry in CATALOG.items():
         asked = {**job(scene.dataset, 1.0, name), "parameters": {}, **entry.example}
+        if entry.certifies:
+            asked["of"] = done["id"]
         done = scene.analyst.wait(scene.analyst.submit(asked)["id"])
         assert done["state"] == "succeeded", name
         page.goto(f"{site.url}/#/jobs/{done['id']}")
         expect(page.get_by_text(entry.title)).to_be_visible()
-        expect(page.get_by_role("heading", name="Model")).to_be_visible()
+        shown = "Stationarity" if entry.certifies else "Model"
+        expect(page.get_by_role("heading", name=shown)).to_be_visible()
+        known = known_noise(scene.analyst.request("GET", f"/v1/jobs/{done['id']}/plan"))
+        expect(page.locator(".error")).to_have_count(5 if known else 0)
+        if known:
+            said = page.get_by_text("Error bars").inner_text()
+            assert float(re.search(r"\(([\d.e-]+) in", said)[1]) == pytest.approx(known, rel=1e-3)
     centre = {**job(scene.dataset, 1.0), "loss": "geometric_median", "set": {"radius": 1.0}}
     done = scene.analyst.wait(scene.analyst.submit(centre)["id"])
     page.goto(f"{site.url}/#/jobs/{done['id']}")

@@ -18,6 +18,7 @@ CAT = {"name": "a", "kind": "categorical", "categories": ["x", "3", "?"]}
 RAW = {"name": "a", "kind": "unbounded", "scale": 10.0}
 BINARY = {"name": "y", "kind": "binary", "positive": "1", "negative": "no"}
 NUMERIC = {"name": "y", "kind": "numeric", "lower": 0, "upper": 10}
+FREE = {"name": "y", "kind": "unbounded", "scale": 10.0}
 CLASSES = {"name": "y", "kind": "categorical", "classes": ["red", "7", "NA"]}
 
 
@@ -116,6 +117,7 @@ def test_a_reason_quotes_at_most_forty_characters_of_a_cell():
         (BINARY | {"negative": "0"}, [1.0, 0.0], [1, -1]),
         (BINARY | {"negative": "none"}, ["1", "none"], [1, -1]),  # declared, hence not missing
         (NUMERIC, ["0", "2.5", "10", "-4", "1e9"], [-1, -0.5, 1, -1, 1]),
+        (FREE, ["5", "-1e300", "0"], [0.5, -1e299, 0]),
         (CLASSES, ["7", " red ", "NA", "7"], [1, 0, 2, 1]),  # declared, hence not missing
         (CLASSES, [7.0, 7.0], [1, 1]),
         (CLASSES | {"classes": ["3", "2", "1"]}, [1, 2, 3], [2, 1, 0]),  # by declaration, not value
@@ -136,6 +138,9 @@ def test_labels_are_mapped_to_numbers(label, cells, y):
         (CLASSES | {"classes": ["1", "2"]}, "NA", "the label is missing"),
         (NUMERIC, "inf", "not finite"),
         (NUMERIC, "x", "not a number"),
+        (FREE, "NA", "the label is missing"),
+        (FREE, "-inf", "not finite"),
+        (FREE | {"scale": 1e-300}, "1e300", "value/scale is not finite"),
     ],
 )
 def test_a_label_is_refused(label, cell, reason):

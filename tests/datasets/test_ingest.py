@@ -91,6 +91,16 @@ def test_an_unbounded_column_is_stored_as_float64_without_scales(request_for, tm
     assert sorted(x[:, 1]) == [-2.5, 1e9]
 
 
+def test_an_unbounded_label_is_stored_divided_by_its_scale(request_for, tmp_path):
+    schema = {
+        "columns": [{"name": "v", "kind": "numeric", "lower": 0, "upper": 1}],
+        "label": {"name": "y", "kind": "unbounded", "scale": 1000},
+    }
+    result = ingest.run_ingest(request_for("v,y\n1,250000\n0,-3e300\n", schema))
+    assert (result.label_kind, result.storage, result.classes) == ("unbounded", "fixed", None)
+    assert sorted(store.open_arrays(tmp_path / "out")[1]) == [-3e300 / 1000, 250]
+
+
 def test_classes_are_counted_by_the_schema_and_never_by_the_rows(request_for, tmp_path):
     label = {"name": "y", "kind": "categorical", "classes": ["2", "1", "0", "unseen"]}
     content_of_binary = content_mac(request_for(CSV), tmp_path)

@@ -46,6 +46,13 @@ def test_one_unbounded_column_makes_the_storage_float64_without_norm_bounds():
         _ = s.l2_bound
 
 
+def test_an_unbounded_label_leaves_the_rows_their_bounds():
+    s = schema(AGE, label={"name": "y", "kind": "unbounded"})
+    assert (s.storage, s.label.scale) == ("fixed", 1.0)
+    with pytest.raises(ValidationError, match=r'never inferred.*kind: "unbounded"'):
+        schema(AGE, label={"name": "y", "kind": "numeric"})
+
+
 def test_the_number_of_classes_is_the_declared_one():
     assert (schema(AGE, label=CLASSES).classes, schema(AGE).classes) == (3, None)
 

@@ -19,6 +19,8 @@ class Row:
     sums: bool = False  # it releases noisy sums over ranges of rows, and nothing else
 
 
+OF = {"job": "job_1", "digest": "0" * 64}  # a model that is certified
+
 # One row per algorithm. The tests of the guarantee and of the sums' sensitivity run over this table.
 ROWS: dict[str, Row] = {
     "accelerated-sgd": Row({"loss": "hinge"}, sums=True),
@@ -33,8 +35,15 @@ ROWS: dict[str, Row] = {
     "tilted-output-perturbation": Row(
         {"loss": "logistic", "ridge": 0.1, "parameters": {"tilt": 0.02}}, ("fixed",)
     ),
+    "proximally-guided-mirror-descent": Row({"loss": "logistic"}, sums=True),
+    "stationarity-certificate": Row({"loss": "logistic", "of": OF}),
     "frank-wolfe": Row({"loss": "logistic", "set": {"kind": "l1_ball"}}, ("fixed",)),
     "phased-sgd": Row({"loss": "logistic"}, ("fixed",)),
+    "online-to-nonconvex": Row({"loss": "ramp"}),
+    "polyhedral-stochastic-frank-wolfe": Row(
+        {"loss": "sigmoid", "set": {"kind": "l1_ball", "radius": 2.0}}, ("fixed",)
+    ),
+    "stochastic-frank-wolfe": Row({"loss": "savage", "set": {"kind": "lp_ball"}}, ("fixed",)),
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import PlanRefused
+from service.planning.assemble import CalibrationError
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import UNITS, budget_units
 from service.planning.lattice import SCALE_MAX, ScoreLattice, SumLattice
@@ -206,9 +207,11 @@ def test_a_pure_job_is_charged_at_most_half_its_square_on_a_renyi_account(algori
 
 UNBOUNDED = facts("float64")
 NUMERIC = facts(label="numeric")
+FREE = facts(label="unbounded")
 PURE = facts(delta=0.0)
 SGD, GD, OP = "clipped-sgd", "gradient-descent", "output-perturbation"
 PHASED, FW = "phased-sgd", "frank-wolfe"
+ABSOLUTE = spec(GD, loss="absolute")
 REFUSED = {  # facts, refused job, what the refusal says, the job that it points to
     "unknown algorithm": (
         facts(),
@@ -244,7 +247,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "logistic on a number": (
         NUMERIC,
         spec(GD),
-        "these do: absolute, geometric_median, huber, pinball, squared",
+        "these do: absolute, geometric_median, huber, phase_retrieval, pinball, squared",
         spec(GD, loss="squared"),
     ),
     "unbounded without clip": (
@@ -252,6 +255,41 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
         spec(GD),
         "set parameters.clip",
         spec(GD, parameters={"clip": 2.0}),
+    ),
+    "logistic on a number without bounds": (FREE, spec(GD), "these do: absolute", ABSOLUTE),
+    "squares of a label without bounds": (
+        FREE,
+        spec(GD, loss="squared"),
+        "set parameters.clip to the gradient norm at which to clip, or use the set l2_ball and a",
+        spec(GD, loss="squared", parameters={"clip": 2.0}),
+    ),
+    **{
+        f"{name} of a label without bounds": (
+            FREE,
+            spec(name, loss="huber"),
+            "rests on a bound on every label and this dataset's has none; use gradient-descent",
+            ABSOLUTE,
+        )
+        for name in CATALOG
+        if name in ("frank-wolfe", PHASED) or name.endswith("output-perturbation")
+    },
+    "heavy tails of a label without bounds": (
+        FREE,
+        spec(SGD, loss="squared"),
+        "has no bound of its own here (unbounded columns or labels",
+        spec(SGD, loss="squared", parameters={"clip": "private"}),
+    ),
+    "one pass over more rows than there are": (
+        facts(rows=100),
+        spec(SGD, parameters={"batch": 40, "steps": 3}),
+        "3 steps need at least 120 rows and the dataset has 100; set parameters.steps to at most 2",
+        spec(SGD, parameters={"batch": 40, "steps": 2}),
+    ),
+    "a batch of more rows than there are": (
+        facts(rows=100),
+        spec(SGD, parameters={"batch": 101}),
+        "set parameters.batch to at most 100",
+        spec(SGD, parameters={"batch": 100}),
     ),
     "delta on a pure account": (
         PURE,
@@ -276,6 +314,40 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
         spec("accelerated-sgd", parameters={"batch": 51}),
         "set parameters.batch to at most 50",
         spec("accelerated-sgd", parameters={"batch": 50}),
+    ),
+    "more steps than an epsilon pays for": (
+        UNBOUNDED,
+        spec("accelerated-sgd", epsilon=1e-6, delta=0.0, parameters={"steps": 10**6, "clip": 1.0}),
+        "fewer steps or a larger epsilon",
+        spec("accelerated-sgd", epsilon=1e-6, delta=0.0, parameters={"steps": 10, "clip": 1.0}),
+    ),
+    "more steps than an epsilon pays for, in phases": (
+        UNBOUNDED,
+        spec(
+            "localized-accelerated-sgd",
+            epsilon=1e-6,
+            delta=0.0,
+            parameters={"steps": 10**6, "clip": 1.0},
+        ),
+        "fewer steps or a larger epsilon",
+        spec(
+            "localized-accelerated-sgd",
+            epsilon=1e-6,
+            delta=0.0,
+            parameters={"steps": 10, "clip": 1.0},
+        ),
+    ),
+    "phases for less than a unit": (
+        facts(),
+        spec(PHASED, epsilon=1e-6, delta=1e-9),
+        "use 0.0001",
+        spec(PHASED, epsilon=1e-4, delta=1e-9),
+    ),
+    "a minimiser for less than a unit": (
+        facts(),
+        spec(OP, epsilon=1e-6, delta=1e-9),
+        "use 0.0001",
+        spec(OP, epsilon=1e-4, delta=1e-9),
     ),
     "halved to nothing": (
         facts(rows=50),
@@ -538,3 +610,23 @@ def test_at_any_extreme_there_is_a_plan_or_a_refusal(algorithm, delta, storage):
                     except PlanRefused:
                         outcomes.add("refused")
     assert ("planned" in outcomes) == (storage in ROWS[algorithm].storages)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"loss": "sigmoid"}, {"loss": "logistic", "model": "relu_network"}], ids=str
+)
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "output-perturbation",
+        "tilted-output-perturbation",
+        "adversarial-output-perturbation",
+        "phased-sgd",
+    ],
+)
+def test_no_planner_makes_a_point_of_what_is_not_convex_even_past_the_catalog(algorithm, asked):
+    entry, job = CATALOG[algorithm], spec(algorithm, **asked)
+    with pytest.raises(PlanRefused):
+        plan(job, facts(columns=3))
+    with pytest.raises((CalibrationError, TypeError)):  # no envelope is known of such a loss either
+        entry.plan(job, facts(columns=3), entry.parameters.model_validate(job.parameters))

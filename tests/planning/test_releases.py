@@ -22,6 +22,7 @@ from service.planning.releases import (
     Exponential,
     Gaussian,
     Pure,
+    Recursive,
     Release,
     Repeat,
     Sequence,
@@ -186,6 +187,10 @@ mechanisms = st.one_of(
     st.builds(Pure, sensitivity=integers, scale=integers),
     st.builds(Exponential, sensitivity=integers, scale=integers),
 )
+choices = st.lists(st.tuples(integers, st.integers(0, 2**32), integers), min_size=1, max_size=4)
+mechanisms |= st.builds(
+    lambda rows, slack: Recursive(**recursive(rows), slack=slack), choices, st.integers(0, 9)
+)
 releases = st.recursive(
     mechanisms,
     lambda inner: st.one_of(
@@ -206,6 +211,12 @@ releases = st.recursive(
     max_leaves=4,
 )
 orders = st.sampled_from((2, 3, 4, 7, 12))
+
+
+def recursive(rows):
+    """The fields of a recursive release from (sensitivity, kept, scale) per choice."""
+    names = ("sensitivities", "kept", "scales")
+    return dict(zip(names, (tuple(column) for column in zip(*rows, strict=True)), strict=True))
 
 
 def prices(release, order):
@@ -249,6 +260,75 @@ def test_no_price_is_free_and_none_exceeds_the_pure_one(release, order):
 def test_a_release_survives_json(release):
     assert ANY.validate_json(ANY.dump_json(release)) == release
     assert ANY.validate_python(ANY.dump_python(release, mode="json")) == release
+
+
+# --- choices by a running sum ----------------------------------------------------------------------
+
+
+@given(choices, st.integers(0, 50), orders)
+def test_a_recursive_release_costs_the_dearest_batch_s_choices(rows, slack, order):
+    """Against the sums of its docstring, as fractions: equal but for roundings upwards."""
+    release = Recursive(**recursive(rows), slack=slack)
+    linear, squares = [], []
+    for k in range(len(rows)):
+        share, ranges = Fraction(1), []
+        for t in range(k, len(rows)):
+            share *= Fraction(rows[t][1], 2**32) if t > k else 1
+            ranges.append((rows[k][0] * share + slack) / rows[t][2])
+        linear.append(sum(ranges))
+        squares.append(sum(e**2 for e in ranges))
+    least = Fraction(1, 2**200)
+    assert max(linear) <= release.pure() <= max(linear) + least
+    exact = min(order * max(squares) / 8, max(linear))
+    assert exact <= release.renyi(order) <= exact + order * least
+    assert release.count() == len(rows) and release.gaussian() is None
+
+
+@given(integers, integers, st.integers(1, 5), orders)
+def test_what_is_kept_whole_repeats_a_choice_and_what_is_dropped_is_apart(s, scale, times, order):
+    choice = Exponential(sensitivity=s, scale=scale)
+    rows = [(s, 2**32, scale)] * times
+    whole = Recursive(**recursive(rows), slack=0)
+    apart = Recursive(**recursive([(s, 0, scale)] * times), slack=0)
+    close = Fraction(1, 2**200)
+    assert abs(whole.pure() - Repeat(release=choice, times=times).pure()) < close
+    assert abs(whole.renyi(order) - times * choice.renyi(order)) < order * close
+    assert abs(apart.renyi(order) - choice.renyi(order)) < order * close
+
+
+def test_composed_choices_by_a_running_sum_cost_no_more_than_their_price():
+    """The exact joint distribution of three choices whose batches depend on earlier choices."""
+    rng = np.random.default_rng(11)
+    tightest, T, J = 0.0, 3, 3
+    for _ in range(40):
+        scales, kept = rng.integers(5, 40, T), [0, 2**31, 2**30]
+        k, moved = int(rng.integers(T)), 0
+        tables = rng.integers(
+            0, 30, (T, J**T, J)
+        )  # batch t's part of the scores, by what was chosen
+        instead = tables.copy()
+        instead[k] = tables[k] + rng.integers(-6, 7, (J**T, J))
+        logs = []
+        for world in (tables, instead):
+            joint = np.zeros((J,) * T)
+            for path in np.ndindex(*joint.shape):
+                scores = np.zeros(J)
+                for t in range(T):
+                    seen = int(sum(c * J**i for i, c in enumerate(path[:t])))
+                    scores = scores * kept[t] / 2**32 + world[t][seen]
+                    x = -scores / scales[t]
+                    joint[path] += x[path[t]] - logsumexp(x)
+            logs.append(joint.ravel())
+        moved = max(int(np.ptp(row)) for row in instead[k] - tables[k])
+        sensitivities = [1] * T
+        sensitivities[k] = max(1, moved)
+        rows = list(zip(sensitivities, kept, (int(s) for s in scales), strict=True))
+        priced = Recursive(**recursive(rows), slack=0)
+        assert np.abs(logs[0] - logs[1]).max() <= priced.pure() * FLOAT
+        for order in ORDERS:
+            assert both(*logs, order) <= priced.renyi(order) * FLOAT
+            tightest = max(tightest, both(*logs, order) / float(priced.renyi(order)))
+    assert tightest > 0.3
 
 
 # --- sampling without replacement -----------------------------------------------------------------
@@ -402,6 +482,13 @@ def test_json_smuggles_no_size_in(size):
         '{"kind": "gaussian", "sensitivity": 1}',
         '{"kind": "gaussian", "sensitivity": 1, "sigma": 1, "discount": 2}',
         '{"kind": "free"}',
+        '{"kind": "recursive", "sensitivities": [], "kept": [], "scales": [], "slack": 0}',
+        '{"kind": "recursive", "sensitivities": [1, 2], "kept": [0], "scales": [1, 1], "slack": 0}',
+        '{"kind": "recursive", "sensitivities": [1], "kept": [4294967297], "scales": [1], "slack": 0}',
+        '{"kind": "recursive", "sensitivities": [1.0], "kept": [0], "scales": [1], "slack": 0}',
+        '{"kind": "recursive", "sensitivities": [1], "kept": [-1], "scales": [1], "slack": 0}',
+        '{"kind": "recursive", "sensitivities": [1], "kept": [0], "scales": [true], "slack": 0}',
+        '{"kind": "recursive", "sensitivities": [1], "kept": [0], "scales": [1], "slack": -1}',
         '{"sensitivity": 1, "sigma": 1}',
         '{"kind": "subsample", "batch": 3, "population": 2,'
         ' "release": {"kind": "pure", "sensitivity": 1, "scale": 1}}',

@@ -10,7 +10,7 @@ from numba import njit
 
 from service.planning.losses import scalar
 from service.planning.spec import Logistic, Squared
-from workers.data import read_only
+from workers.arrays import read_only
 from workers.kernels.gradients import GROUP, LANES, _convert, add_float
 from workers.kernels.losses import as_slope
 

@@ -168,6 +168,15 @@ def test_a_run_makes_the_choices_that_were_priced_and_nothing_else(where, delta,
             release()
 
 
+def test_no_choice_at_a_scale_that_was_not_priced():
+    made = plan(spec(NAME, loss="hinge", set=L1), facts(rows=50, columns=D))
+    other = made.lattice.model_copy(update={"scale": made.lattice.scale - 1})
+    wrong = made.model_copy(update={"lattice": other})
+    door = Data(wrong, *drawn_data(50), Randomness(KEY, made.digest()))
+    with pytest.raises(WrongDataError):
+        door.selected(np.zeros(made.dimension), lambda total: total)
+
+
 def within(made: Plan, w) -> bool:
     feasible = made.spec.set
     if feasible.kind == "l1_ball":

@@ -175,6 +175,70 @@ def test_softmax_takes_a_chosen_clip():
     assert w.shape == (9,) and np.isfinite(w).all()
 
 
+# --- labels without bounds --------------------------------------------------------------------------
+
+LABELS = (0.0, 1.0, -1.0, 1e6, -1e6, 3e38, 1e300, -1e300, 5e-324, np.inf, -np.inf, np.nan)
+
+
+@pytest.mark.parametrize("algorithm", [*ALL, "gradient-descent", "accelerated-sgd"])
+@storages
+@noises
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_no_label_moves_a_sum_beyond_its_sensitivity_and_one_comes_near(
+    algorithm, storage, noise, loss
+):
+    """In silence: an overflow on the way to float32 would be a warning, which is an error here."""
+    rng = np.random.default_rng(7)
+    job = spec(algorithm, 1.0, MIXES[noise], loss=loss, parameters={"clip": 0.05})
+    made = plan(job, facts(storage, rows=N, columns=D, label="unbounded"))
+    pool = [(row, y) for row, sign in records(made, rng) if sign > 0 for y in LABELS]
+    dtype = np.int16 if storage == "fixed" else np.float64
+    base = [pool[i] for i in rng.integers(len(pool), size=N)]
+    x, y = np.array([row for row, _ in base], dtype=dtype), np.array([label for _, label in base])
+    farthest = 0
+    for w in weights(rng):
+        results = set()
+        for row, label in pool:
+            x[0], y[0] = row, label
+            results.add(tuple(sums(made, x, y).exact_sum(w, 0, N).tolist()))
+        farthest = max(farthest, 0, *(movement(made, a, b) for a, b in combinations(results, 2)))
+    sensitivity = made.lattice.release().sensitivity
+    assert sensitivity / 1.5 <= farthest <= sensitivity
+
+
+@pytest.mark.parametrize("algorithm", [*ALL, "gradient-descent", "accelerated-sgd"])
+@storages
+def test_a_run_survives_labels_of_any_size(algorithm, storage):
+    clip = {"clip": "private"} if algorithm in ALL else {"clip": 1.0}
+    parameters = {**clip, "steps": 3}
+    job = spec(algorithm, loss="squared", parameters=parameters)
+    made = plan(job, facts(storage, rows=97, columns=D, label="unbounded"))
+    x, _ = data(made, 97)
+    w = RUNS[algorithm](made, sums(made, x, np.resize(LABELS, 97)), Progress())
+    assert np.isfinite(w).all()
+
+
+@pytest.mark.parametrize("storage", ["fixed", "float64"])
+def test_labels_far_beyond_one_are_fitted(storage):
+    """Medians of about 5000, by the absolute loss, with one record at 10^300."""
+    n, rng = 2000, np.random.default_rng(6)
+    job = spec(
+        "accelerated-sgd",
+        8.0,
+        loss="absolute",
+        set={"radius": 20_000},
+        parameters={"steps": 500, "clip": 1.0},
+    )
+    made = plan(job, facts(storage, rows=n, columns=2, epsilon=8.0, label="unbounded"))
+    x = np.tile([2895, 0] if storage == "fixed" else [0.7, 0.0], (n, 1))
+    y = 5000 + rng.standard_t(2.5, n)
+    y[7] = 1e300
+    w = RUNS[job.algorithm](
+        made, sums(made, x.astype(np.int16 if storage == "fixed" else float), y), Progress()
+    )
+    assert 0.7 * w[0] == pytest.approx(5000, rel=0.05)
+
+
 # --- rows -------------------------------------------------------------------------------------------
 
 
@@ -188,13 +252,25 @@ class Watched(Data):
 
 
 @pytest.mark.parametrize("algorithm", ONE_PASS)
-@pytest.mark.parametrize("steps", [None, 1, 7, 97])
-def test_linear_time_every_row_is_read_once_at_most(algorithm, steps):
-    parameters = {"clip": 1.0} | ({} if steps is None else {"steps": steps})
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"steps": 1},
+        {"steps": 7},
+        {"steps": 97},
+        {"batch": 10},
+        {"batch": 97},
+        {"steps": 4, "batch": 5},
+    ],
+)
+def test_linear_time_every_row_is_read_once_at_most(algorithm, asked):
+    parameters = {"clip": 1.0, **asked}
     made = plan(spec(algorithm, parameters=parameters), facts("float64", rows=97, columns=D))
     door = sums(made, *data(made, 97), Watched)
     RUNS[algorithm](made, door, Progress())
     schedule = made.schedule
+    assert schedule.model_dump().items() >= asked.items()
     used = schedule.steps * schedule.batch
     assert used <= 97 and made.gradients == used
     assert (door.read[:used] == 1).all() and (door.read[used:] == 0).all()
@@ -387,6 +463,36 @@ def test_without_noise_a_run_comes_near_the_optimum(algorithm, storage):
     found = RUNS[algorithm](made, door, Progress())
     least = minimize(objective, np.zeros(D), tol=1e-12).fun
     assert objective(found) - least <= 0.1 * (objective(np.zeros(D)) - least) + 1e-3
+
+
+@pytest.mark.parametrize("regulariser", ["none", {"kind": "l1", "strength": 0.01}])
+@pytest.mark.parametrize("storage", ["fixed", "float64"])
+def test_without_noise_a_box_is_kept_and_its_best_point_found(storage, regulariser):
+    """The box cuts off two entries of the free minimiser; the set is part of what is proximal."""
+    n, ridge, box = 4000, 0.1, {"kind": "box", "lower": -0.4, "upper": 0.3}
+    parameters = {"clip": 3.0, "steps": 20}
+    job = spec(
+        "proximal-sgd", 50.0, ridge=ridge, set=box, regulariser=regulariser, parameters=parameters
+    )
+    made = plan(job, facts(storage, rows=n, columns=D, epsilon=50.0))
+    x, _ = data(made, n)
+    X = x / 4095 if storage == "fixed" else x / 1.0
+    y = np.where(
+        np.random.default_rng(2).uniform(size=n) < 0.5 + 0.5 * np.tanh(X @ [2, -2, 0]), 1.0, -1.0
+    )
+
+    def objective(w):
+        penalty = job.regulariser.strength * np.abs(w[1:]).sum() if regulariser != "none" else 0.0
+        return float(np.logaddexp(0, -y * (X @ w)).mean() + ridge / 2 * w @ w + penalty)
+
+    w = RUNS["proximal-sgd"](
+        made, Noiseless(made, x, y, Randomness(KEY, made.digest())), Progress()
+    )
+    assert (w >= -0.4).all() and (w <= 0.3).all()
+    least = minimize(objective, np.zeros(D), bounds=[(-0.4, 0.3)] * D, tol=1e-12).fun
+    assert objective(w) - least <= 0.1 * (objective(np.zeros(D)) - least) + 1e-3
+    private = RUNS["proximal-sgd"](made, sums(made, x, y), Progress())
+    assert (private >= -0.4).all() and (private <= 0.3).all()
 
 
 def test_the_weights_of_acceleration_telescope():

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import workers.data
 from service.planning.losses import scalar
-from service.planning.spec import L2Ball, Logistic, Squared
+from service.planning.spec import L1Ball, L2Ball, Logistic, Simplex, Squared
 from tests.planning.cases import facts, planned
-from workers.data import Data, integer_weights, read_only
+from workers.arrays import integer_weights, read_only
+from workers.data import Data
 from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_float
 from workers.kernels.losses import as_slope, derivative32, derivative64
@@ -343,3 +344,13 @@ def test_a_projection_ends_in_the_ball_and_moves_nothing_inside_it(w, radius):
     assert np.linalg.norm(inside) <= radius * (1 + 1e-12)
     if np.linalg.norm(w) <= radius:
         assert np.array_equal(inside, w)
+
+
+@given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=5), st.floats(1e-9, 1e9))
+def test_a_projection_far_from_a_small_simplex_ends_in_it(w, total):
+    w = np.array(w)
+    inside = project(w, Simplex(total=total))
+    assert inside.min() >= 0 and inside.sum() == pytest.approx(total, rel=1e-9)
+    ball = project(w, L1Ball(radius=total))
+    assert np.abs(ball).sum() <= total * (1 + 1e-9)
+    assert np.all(ball * w >= 0)

@@ -17,7 +17,8 @@ from service.planning.price import price_units
 from service.planning.releases import Sequence
 from service.planning.spec import JobSpec
 from tests.planning.cases import facts, spec
-from workers.data import Data, read_only
+from workers.arrays import read_only
+from workers.data import Data
 from workers.execute import RUNS
 from workers.kernels.losses import as_slope, slope_of
 from workers.kernels.trajectory import descend

@@ -18,7 +18,7 @@ from tests.planning.cases import ROWS, facts, planned, spec
 from workers.data import Data, WrongDataError
 from workers.execute import RUNS
 from workers.progress import Progress
-from workers.randomness import Randomness
+from workers.randomness import Randomness, Use
 
 KEY = bytes(range(32))
 N, D = 6, 3
@@ -162,7 +162,8 @@ def drawn(monkeypatch):
 def test_no_two_releases_share_an_address_or_a_noise_vector(algorithm, storage, noise, drawn):
     made = planned(algorithm, facts(storage, rows=97, columns=D), 1.0, MIXES[noise])
     RUNS[algorithm](made, sums(made, *data(made, 97)), Progress())
-    assert len(drawn["noise"]) == len(drawn["addresses"]) == made.schedule.steps
+    noisy = [address for address in drawn["addresses"] if address[1] == Use.NOISE]
+    assert len(drawn["noise"]) == len(noisy) == made.schedule.steps
     assert len(set(drawn["addresses"])) == len(drawn["addresses"])
     assert len({tuple(noise.tolist()) for noise in drawn["noise"]}) == len(drawn["noise"])
 
@@ -267,6 +268,20 @@ def test_no_row_beyond_the_data_and_no_release_beyond_the_plan(storage):
         door.noisy_sum(np.zeros(D), 0, 97)
     with pytest.raises(WrongDataError):
         door.noisy_sum(np.zeros(D), 0, 97)
+
+
+@storages
+@pytest.mark.parametrize("change", [{"bits": -1}, {"contribution_units": 1}])
+def test_no_release_with_less_noise_or_more_sensitivity_than_was_priced(storage, change):
+    made = planned("gradient-descent", facts(storage, rows=97, columns=D), 1.0)
+    wrong = {name: getattr(made.lattice, name) + by for name, by in change.items()}
+    other = made.lattice.model_copy(update=wrong)
+    door = sums(made, *data(made, 97))
+    door.use(other)
+    with pytest.raises(WrongDataError):
+        door.noisy_sum(np.zeros(D), 0, 97)
+    door.use(made.lattice)
+    door.noisy_sum(np.zeros(D), 0, 97)
 
 
 # --- stored rows ------------------------------------------------------------------------------------

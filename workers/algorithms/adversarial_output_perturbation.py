@@ -6,7 +6,8 @@ from service.planning.algorithms.adversarial_output_perturbation import ITERATIO
 from service.planning.minimiser import block_rows
 from service.planning.plan import BoundedAdversary, MinimiserSchedule, PenalisedAdversary, Plan
 from workers.algorithms.output_perturbation import Floats, Gradient, descend, release
-from workers.data import Data, read_only
+from workers.arrays import read_only
+from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import penalised_sum, robust_sum
 from workers.progress import Progress

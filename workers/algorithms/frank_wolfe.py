@@ -53,7 +53,7 @@ def corners_of(plan: Plan, unit: float) -> Corners:
         case "simplex":
             return Corners(
                 centre=np.full(d, feasible.total / d),
-                scores=lambda pull, total: total + _public(pull),
+                scores=lambda pull, total: total + public_part(pull),
                 vertex=lambda i: feasible.total * _axis(d, i, 1.0),
             )
         case "polytope":
@@ -63,7 +63,7 @@ def corners_of(plan: Plan, unit: float) -> Corners:
                 centre=vertices.mean(axis=0),
                 scores=lambda pull, total: (
                     np.rint((relative * total).sum(axis=1)).astype(np.int64)
-                    + _public((relative * pull).sum(axis=1))
+                    + public_part((relative * pull).sum(axis=1))
                 ),
                 vertex=lambda i: vertices[i],
             )
@@ -72,11 +72,11 @@ def corners_of(plan: Plan, unit: float) -> Corners:
 
 
 def _both_signs(pull: Floats, total: Sum) -> Sum:
-    signed = total + _public(pull)
+    signed = total + public_part(pull)
     return np.concatenate([signed, -signed])
 
 
-def _public(pull: Floats) -> Sum:
+def public_part(pull: Floats) -> Sum:
     """The ridge's part, in whole units: a function of earlier choices alone."""
     return np.rint(np.clip(np.nan_to_num(pull), -_PUBLIC_MAX, _PUBLIC_MAX)).astype(np.int64)
 

@@ -5,15 +5,17 @@ from numpy.typing import NDArray
 
 from service.planning.plan import GradientDescentSchedule, Plan
 from workers.data import Data
+from workers.directions import start_of
 from workers.kernels.projections import project
 from workers.progress import Progress
+from workers.randomness import Use
 
 
 def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule = plan.schedule
     assert isinstance(schedule, GradientDescentSchedule)
     n = plan.facts.rows
-    w = np.zeros(plan.dimension)
+    w = project(start_of(plan, data.stream(Use.PATH, 1)), plan.spec.set)
     mean = np.zeros_like(w)
     for t in range(schedule.steps):
         gradient = data.noisy_sum(w, 0, n) / n + plan.spec.ridge * w

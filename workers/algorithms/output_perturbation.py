@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from service.planning.minimiser import block_rows
 from service.planning.plan import MinimiserSchedule, Plan
-from workers.data import Data, read_only
+from workers.arrays import read_only
+from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import gradient_sum, sgd_block
 from workers.progress import Progress

@@ -5,7 +5,8 @@ import numpy as np
 from service.planning.minimiser import block_rows
 from service.planning.plan import MinimiserSchedule, Plan
 from workers.algorithms.output_perturbation import Floats, Gradient, descend, release
-from workers.data import Data, read_only
+from workers.arrays import read_only
+from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import merge_tilted, tilted_sum
 from workers.progress import Progress

@@ -19,7 +19,16 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from workers.kernels.losses import LOGISTIC, derivative32, derivative64, logistic32
+from workers.kernels.losses import (
+    BALL_RAMP,
+    LOGISTIC,
+    SIGMOID,
+    averaged,
+    bent32,
+    derivative32,
+    derivative64,
+    logistic32,
+)
 from workers.kernels.madd import ROWS, _Code, accumulate16, margins16
 
 _f = np.float32
@@ -51,12 +60,20 @@ def _quantise(margins, y, margin_step, loss, scale, bound, q):
     """q = the derivatives times `scale`, to the nearest integer, within [-bound, bound].
 
     A NaN counts as zero, and only values within the bound are ever converted; the clamp of integers is
-    what the guarantee rests on. The logistic loss has a loop of its own: only without other losses in
-    it does the compiler write vector code for the exponential.
+    what the guarantee rests on. The logistic loss has a loop of its own, and so have those that are
+    not convex: without other losses in it the compiler writes vector code for the exponential.
     """
     if loss.code == LOGISTIC:
         for i in range(q.size):
             q[i] = _units(logistic32(_f(_f(margins[i]) * margin_step), y[i]), scale, bound)
+    elif loss.code >= BALL_RAMP:
+        for i in range(q.size):
+            slope = _f(averaged(loss, np.float64(_f(margins[i]) * margin_step), np.float64(y[i])))
+            q[i] = _units(slope, scale, bound)
+    elif loss.code >= SIGMOID:
+        for i in range(q.size):
+            slope = bent32(loss, _f(_f(margins[i]) * margin_step), y[i])
+            q[i] = _units(slope, scale, bound)
     else:
         for i in range(q.size):
             slope = derivative32(loss, _f(_f(margins[i]) * margin_step), y[i])
@@ -76,42 +93,97 @@ def add_fixed(total, x, y, weights, margin_step, loss, scale, bound, fast):
     rows, columns = x.shape
     margins, q = np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK, dtype=np.int16)
     partial = np.zeros(total.size, dtype=np.int32)
-    chunks = np.arange(columns)  # where each column stands in weights and total
-    for j in range(columns - columns % ROWS if fast else columns, columns):
-        chunks[j] = total.size - (columns - j)
+    chunks = _chunks(columns, total.size, fast)
     plain = weights[chunks]
     for first in range(0, rows, BLOCK):
         count = min(BLOCK, rows - first)
-        quick = count - count % ROWS if fast else 0
-        for r in range(0, quick, ROWS):
-            margins16(x, first + r, weights, margins[r : r + ROWS])
-        for r in range(quick, count):
-            row, margin = x[first + r], _i(0)
-            for j in range(columns):
-                margin = _i(margin + _i(_i(row[j]) * _i(plain[j])))
-            margins[r] = margin
+        _margins(x, first, weights, plain, fast, margins[:count])
         labels = y[first : first + count]
         _quantise(margins[:count], labels, margin_step, loss, scale, bound, q[:count])
-        for r in range(0, quick, ROWS):
-            accumulate16(x, first + r, q[r : r + ROWS], total)
-        for low in range(quick, count, ROWS):
-            for r in range(low, min(low + ROWS, count)):
-                row, multiplier = x[first + r], _i(q[r])
-                for j in range(columns):
-                    partial[j] = _i(partial[j] + _i(multiplier * _i(row[j])))
-            for j in range(columns):
-                total[chunks[j]] += partial[j]
-                partial[j] = 0
+        _accumulate(x, first, q[:count], chunks, fast, partial, total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_float(total, x, y, weights, loss, clip, bound, use_l1):
+def add_fixed_change(
+    total, x, y, before, before_step, move, move_step, loss, keep, scale, bound, fast
+):
+    """The same with q = the nearest integer to scale (l'(m) - keep l'(m')), within [-bound, bound],
+    where m' = <before, x> and m = m' + <move, x>.
+
+    Two margins, each of weights with a step of its own: rounding `before` moves both slopes' places
+    alike, so their difference is as fine as `move` is, however short that is. Slopes are float64,
+    whose differences still have digits when they are small.
+    """
+    rows, columns = x.shape
+    margins, moves = np.empty((2, BLOCK), dtype=np.int32)
+    q = np.empty(BLOCK, dtype=np.int16)
+    partial = np.zeros(total.size, dtype=np.int32)
+    chunks = _chunks(columns, total.size, fast)
+    plain_before, plain_move = before[chunks], move[chunks]
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        _margins(x, first, before, plain_before, fast, margins[:count])
+        _margins(x, first, move, plain_move, fast, moves[:count])
+        for r in range(count):
+            there, label = margins[r] * before_step, y[first + r]
+            slope = derivative64(loss, there + moves[r] * move_step, label)
+            slope -= keep * derivative64(loss, there, label)
+            scaled = slope * scale
+            scaled = scaled if scaled == scaled else 0.0  # noqa: PLR0124 - a NaN counts as zero
+            scaled = scaled if abs(scaled) <= bound else (bound if scaled > 0.0 else -bound)
+            q[r] = min(max(np.int64(np.rint(scaled)), -bound), bound)
+        _accumulate(x, first, q[:count], chunks, fast, partial, total)
+
+
+@njit(cache=True, nogil=True)
+def _chunks(columns, size, fast):
+    """Where each column stands in weights and total."""
+    chunks = np.arange(columns)
+    for j in range(columns - columns % ROWS if fast else columns, columns):
+        chunks[j] = size - (columns - j)
+    return chunks
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _margins(x, first, weights, plain, fast, margins):
+    """margins[r] = <x[first + r], weights>; `plain` are the weights in the order of columns."""
+    count, columns = margins.size, x.shape[1]
+    quick = count - count % ROWS if fast else 0
+    for r in range(0, quick, ROWS):
+        margins16(x, first + r, weights, margins[r : r + ROWS])
+    for r in range(quick, count):
+        row, margin = x[first + r], _i(0)
+        for j in range(columns):
+            margin = _i(margin + _i(_i(row[j]) * _i(plain[j])))
+        margins[r] = margin
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _accumulate(x, first, q, chunks, fast, partial, total):
+    """total += sum of q[r] x[first + r]; `partial` is zero before and after."""
+    count, columns = q.size, x.shape[1]
+    quick = count - count % ROWS if fast else 0
+    for r in range(0, quick, ROWS):
+        accumulate16(x, first + r, q[r : r + ROWS], total)
+    for low in range(quick, count, ROWS):
+        for r in range(low, min(low + ROWS, count)):
+            row, multiplier = x[first + r], _i(q[r])
+            for j in range(columns):
+                partial[j] = _i(partial[j] + _i(multiplier * _i(row[j])))
+        for j in range(columns):
+            total[chunks[j]] += partial[j]
+            partial[j] = 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_float(total, x, y, weights, loss, clip, bound, use_l1, before=None, share=0.0):
     """total += sum of v over float64 rows, v = the gradient clipped to `clip` and written in units of
     clip/bound, rounded towards zero; the norm of v is checked in integers against `bound` <= 2^30.
 
     A gradient with a non-finite entry counts as zero, and so does a row below 1e-290. Rows whose
     squares could leave float64's range are measured once more, scaled by a power of two, so a record
-    at 1e300 is clipped like any other. Else every record takes the same work.
+    at 1e300 is clipped like any other. Else every record takes the same work. With `before`, a
+    gradient is that at `weights` less `share` times that at `before`: one vector, clipped as one.
 
     Fast because a few rows at a time go through each step while they are in the nearest cache, in
     vectors of LANES columns that the two helpers below spell out: LLVM does not reorder sums of floats
@@ -121,7 +193,8 @@ def add_float(total, x, y, weights, loss, clip, bound, use_l1):
     rows, columns = x.shape
     whole = columns - columns % LANES
     w, sums = np.zeros(whole + LANES), np.zeros(whole + LANES, dtype=np.int64)
-    w[:columns] = weights
+    w_before = np.zeros(whole + LANES)
+    w[:columns], w_before[:columns] = weights, weights if before is None else before
     ends, v = np.zeros((GROUP, LANES)), np.zeros((GROUP, whole + LANES), dtype=np.int64)
     margins, sizes, scales, factors = np.ones((4, GROUP))
     keep = np.zeros(GROUP, dtype=np.int64)  # -1, or 0 for a record that counts as zero
@@ -141,6 +214,9 @@ def add_float(total, x, y, weights, loss, clip, bound, use_l1):
             margins[r], sizes[r], scales[r] = margin, size, scale
         for r in range(count):
             slope = derivative64(loss, margins[r] / scales[r], y[first + r])
+            if before is not None:
+                _, margin, _ = _measure(x, first + r, ends, r, scales[r], w_before, use_l1)
+                slope -= share * derivative64(loss, margin / scales[r], y[first + r])
             size = sizes[r] if use_l1 else np.sqrt(sizes[r])  # of x times its scale
             if size * 0.0 + slope * 0.0 != 0.0:  # NaN after an infinity or a NaN
                 keep[r] = 0

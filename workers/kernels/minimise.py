@@ -10,7 +10,7 @@ order of the operations in this file:
   rows, each in order. Which thread took a block does not matter.
 """
 
-from math import exp, log1p, sqrt
+from math import exp, sqrt
 
 import numpy as np
 from llvmlite import ir
@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from service.planning.minimiser import GROUP
-from workers.kernels.losses import LOGISTIC, MARGIN, RESIDUAL, derivative64
+from workers.kernels.losses import RESIDUAL, derivative64, value64
 
 _LANES = 8
 _TOGETHER = 4  # rows that share the loads of the weights
@@ -149,18 +149,6 @@ def sgd_block(w, x, y, unit, loss, bound, eta, strong, radius):
         scale = radius / norm if norm > radius else 1.0
         for j in range(columns):
             w[j] *= scale
-
-
-@njit(cache=True, inline="always", error_model="numpy")
-def value64(loss, m, y, slope):
-    """The loss at a margin where its clamped slope is `slope`; its smallest value is zero. A parabola
-    continued by its tangent is s (t - s/(2 curvature)), where s is its slope at t."""
-    if loss.code == LOGISTIC:
-        z = y * m
-        return log1p(exp(-abs(z))) + max(-z, 0.0)
-    t = 1.0 - y * m if loss.code == MARGIN else m - y
-    s = abs(slope) if loss.code == MARGIN else slope
-    return s * (t - s / (2.0 * loss.curvature))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -25,10 +25,14 @@ def project(w: Floats, feasible: FeasibleSet) -> Floats:
             return np.clip(w, feasible.lower, feasible.upper)
         case "polytope":
             raise TypeError("no projection on a polytope; algorithms over one use its vertices")
+        case "lp_ball":
+            raise TypeError("no projection in closed form; algorithms over it minimise linearly")
 
 
 def _on_simplex(w: Floats, total: float) -> Floats:
-    """max(w - t, 0) with the t at which the entries add up to `total` (Held, Wolfe, Crowder 1974)."""
+    """max(w - t, 0) with the t at which the entries add up to `total` (Held, Wolfe, Crowder 1974). A
+    shift of all entries changes nothing; with the largest at 0, `total` is never lost beside it."""
+    w = w - w.max()
     falling = np.sort(w)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, w.size + 1)
     t = excess[np.nonzero(falling > excess)[0][-1]]

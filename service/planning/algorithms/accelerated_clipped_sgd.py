@@ -1,7 +1,7 @@
 """Accelerated SGD with clipped gradients: one pass, linear time, for smooth convex losses.
 
 **Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex and
-beta-smooth; ridge may be zero. Rows may have unbounded columns. D as in accelerated-sgd.
+beta-smooth; ridge may be zero. Columns and labels may be unbounded. D as in accelerated-sgd.
 
 **Schedule.** LR-HT algorithm 4 with the clipped mean oracle (its algorithm 1): AC-SA as in
 accelerated-sgd, one stage of T steps, step t on its own floor(n/T) rows. With epsilon^2 = 2 rho,
@@ -28,10 +28,10 @@ for alpha_t = 2/(t+1) is 2/(t (t+1)), and eta_t/Gamma_t is then constant as the 
 from math import ceil, sqrt
 
 from service.planning.algorithms.accelerated_sgd import start_distance
-from service.planning.algorithms.clipped_sgd import quiet_steps, require_smooth, rows_per_step
+from service.planning.algorithms.clipped_sgd import quiet_steps, require_smooth, steps_and_batch
 from service.planning.algorithms.gradient_descent import SETS
 from service.planning.assemble import assemble
-from service.planning.heavy_tails import HeavyTails, clipping, rows_that_drown, tails
+from service.planning.heavy_tails import OnePass, clipping, rows_that_drown, tails
 from service.planning.lattice import calibrate, target
 from service.planning.losses import problem, require_set
 from service.planning.plan import AcceleratedClippedSgdSchedule, Plan, Prediction, rounded
@@ -39,10 +39,10 @@ from service.planning.releases import Disjoint
 from service.planning.spec import Facts, JobSpec
 
 NAME = "accelerated-clipped-sgd"
-Parameters = HeavyTails
+Parameters = OnePass
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: HeavyTails) -> Plan:
+def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Plan:
     require_set(NAME, spec, SETS)
     p, goal = problem(spec, facts), target(spec, facts)
     require_smooth(NAME, spec, p)
@@ -52,8 +52,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: HeavyTails) -> Plan:
     curved, share = p.beta * D / r, 1 / (5 - 1 / known.k)  # k/(5k - 1)
     private = curved ** (2 * share) * (sqrt(2 * goal.rho / d) * n) ** (2 * share * known.power)
     wanted = ceil(min(private, sqrt(curved) * n**0.25))
-    steps = parameters.steps or max(1, min(wanted, n, quiet_steps(n, d, goal.rho)))
-    batch = rows_per_step(steps, n)
+    quiet = quiet_steps(n, d, goal.rho)
+    steps, batch = steps_and_batch(parameters, max(1, min(wanted, n, quiet)), n)
     clip = clipping(known, parameters, p, facts, goal, rows_that_drown(goal, n, d, steps))
     lattice = calibrate(clip.goal, facts, p, clip.bound, times=1)
     V = d * lattice.variance / batch**2 + r**2 / batch + known.bias(clip.C) ** 2

@@ -1,14 +1,15 @@
 """Noisy clipped SGD: one pass, linear time, for smooth strongly convex losses.
 
 **Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 with ridge > 0 and l
-smooth: mu = ridge, beta = smoothness + ridge, kappa = beta/mu. Rows may have unbounded columns.
+smooth: mu = ridge, beta = smoothness + ridge, kappa = beta/mu. Columns and labels may be unbounded.
 
 **Schedule.** LR-HT algorithm 5 with the clipped mean oracle (its algorithm 1): T + 1 steps, each on
 its own floor(n/(T+1)) rows; w <- P(w - eta_t (g/b + ridge w)); the weighted mean of the iterates,
 steps and weights from `sgd_weights` (Stich 2019, Lemma 3, with a = mu/2, g = beta, b = 2). With
 epsilon^2 = 2 rho, Theorem 33 has T = 4 kappa log(mu beta D^2/r^2 (n + (2 rho n^2/d)^((k-1)/k))) and
 C = r z^(1/k), z = sqrt(2 rho) n/sqrt(d T); here T is at most n/2 - 1 and such that the noise of one
-step stays below C, if n allows any. Moments, and a clip that is chosen: heavy_tails.py.
+step stays below C, if n allows any; and n/batch, where `batch` is asked for. Moments, and a clip that
+is chosen: heavy_tails.py.
 
 **Formal guarantee.** Neighbours replace one record. Step t releases the sum over its batch of integer
 contributions, each of norm at most c (`lattice`): replacing a record of that batch moves the sum by
@@ -25,7 +26,7 @@ from math import ceil, exp, log, sqrt
 
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
-from service.planning.heavy_tails import HeavyTails, clipping, rows_that_drown, tails
+from service.planning.heavy_tails import OnePass, clipping, rows_that_drown, tails
 from service.planning.lattice import calibrate, target
 from service.planning.losses import Problem, problem, require_set
 from service.planning.plan import ClippedSgdSchedule, Plan, Prediction, rounded
@@ -35,10 +36,10 @@ from service.planning.spec import Facts, JobSpec
 NAME = "clipped-sgd"
 SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
 RIDGE_MIN = 1e-9  # below it beta/mu has no meaning, and further down no float
-Parameters = HeavyTails
+Parameters = OnePass
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: HeavyTails) -> Plan:
+def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Plan:
     require_set(NAME, spec, SETS)
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, rho = p.n, p.d, goal.rho
@@ -53,8 +54,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: HeavyTails) -> Plan:
     D = 2 * min(p.W, known.r / mu)  # no minimiser lies further out
     growth = mu * beta * (D / known.r) ** 2 * (n + (2 * rho * n**2 / d) ** known.power)
     wanted = ceil(4 * beta / mu * log(max(3.0, growth)))
-    steps = parameters.steps or max(2, min(wanted, n // 2, quiet_steps(n, d, rho)))
-    batch = rows_per_step(steps, n)
+    quiet = quiet_steps(n, d, rho)
+    steps, batch = steps_and_batch(parameters, max(2, min(wanted, n // 2, quiet)), n)
     clip = clipping(known, parameters, p, facts, goal, rows_that_drown(goal, n, d, steps))
     C, goal_of_sums = clip.C, clip.goal
     lattice = calibrate(goal_of_sums, facts, p, clip.bound, times=1)
@@ -98,14 +99,23 @@ def quiet_steps(n: int, d: int, rho: float) -> int:
     return ceil(n * sqrt(2 * rho) / (2 * sqrt(d)))
 
 
-def rows_per_step(steps: int, n: int) -> int:
-    """Of disjoint batches."""
-    if steps > n:
+def steps_and_batch(parameters: OnePass, steps: int, n: int) -> tuple[int, int]:
+    """How many disjoint batches of how many rows: those asked for, or else so many steps."""
+    rows = parameters.batch or 1
+    if rows > n:
         raise PlanRefused(
-            f"{steps} steps need at least {steps} rows and the dataset has {n}; "
-            f"set parameters.steps to at most {n}."
+            f"a batch of {rows} rows is more than the dataset's {n}; "
+            f"set parameters.batch to at most {n}."
         )
-    return n // steps
+    if parameters.batch is not None:
+        steps = min(steps, n // rows)
+    steps = parameters.steps or steps
+    if steps * rows > n:
+        raise PlanRefused(
+            f"{steps} steps need at least {steps * rows} rows and the dataset has {n}; "
+            f"set parameters.steps to at most {n // rows}."
+        )
+    return steps, parameters.batch or n // steps
 
 
 def sgd_weights(schedule: ClippedSgdSchedule) -> Iterator[tuple[float, float]]:

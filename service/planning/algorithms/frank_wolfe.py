@@ -85,7 +85,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     require_row_bound(NAME, facts)
     p, goal = problem(spec, facts), target(spec, facts)
     n, feature_step = p.n, facts.feature_step or 0.0
-    s = _scores(spec, facts)
+    s = scores(spec, facts)
     J, A, L0 = s.candidates, s.pairs * s.unit * feature_step, shape.lipschitz(s.margin)
 
     steps = parameters.steps or _default_steps(goal, n, log(J), L0, p.smoothness * A)
@@ -129,7 +129,7 @@ class Scores:
     sensitivity: int  # how far one record moves the difference of two scores
 
 
-def _scores(spec: JobSpec, facts: Facts) -> Scores:
+def scores(spec: JobSpec, facts: Facts) -> Scores:
     d, feature = facts.columns, facts.feature_step or 0.0
     linf, l2, Q = facts.linf_units or 0, facts.l2_units or 0, DERIVATIVE_UNITS
     entry = min(linf, l2)

@@ -10,6 +10,10 @@ error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta): T = beta W n sqrt(r
 within [10, 500]. A loss with a corner is replaced by its Moreau envelope, whose bias L^2/(2 beta)
 equals the descent error at beta = L sqrt(T/2)/W; then T = rho n^2/(2 d), kept within the same bounds.
 
+A network is taken too, as noisy gradient descent is elsewhere, with no bound on its risk: its
+gradients are clipped (by default to the slope's bound), T is 200 and a step is of size 10 over the
+clip unless set, and the output is the mean of the last tenth of the iterates.
+
 **Formal guarantee.** Neighbours replace one record. Step t releases s = sum of integer
 contributions, each of norm at most c (`lattice`), so replacing one record moves s by at most 2c; w_t
 is a function of earlier releases, so given those both neighbours evaluate the same function. T such
@@ -22,9 +26,11 @@ the average are post-processing.
 from dataclasses import replace
 from math import ceil, inf, isfinite, log, sqrt
 
+from pydantic import Field
+
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
-from service.planning.lattice import calibrate, target
+from service.planning.lattice import Target, calibrate, target
 from service.planning.losses import Problem, problem, require_set
 from service.planning.plan import GradientDescentSchedule, Moreau, Plan, Prediction, rounded
 from service.planning.releases import Repeat
@@ -33,12 +39,21 @@ from service.planning.spec import Facts, JobSpec, StepsAndClip
 NAME = "gradient-descent"
 SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
 SMOOTHNESS_MAX = 1e12  # beyond it an envelope is the loss itself, to a float's eye
-Parameters = StepsAndClip
+NETWORK_STEPS = 200
+NETWORK_STEP = 10.0  # how far a gradient at its clip moves the weights
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
+class Parameters(StepsAndClip):
+    step_size: float | None = Field(
+        default=None, ge=1e-9, le=1e9, description="Of every step; by default from the smoothness."
+    )
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     require_set(NAME, spec, SETS)
     p, goal = problem(spec, facts), target(spec, facts)
+    if spec.model.kind != "linear":
+        return _network(spec, facts, parameters, p, goal)
     n, d, W = p.n, p.d, reach(p, facts)
     clip = clip_bound(parameters, p, facts)
     L = clip * (p.X2 if p.rowwise else 1.0)
@@ -55,8 +70,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
         bias = p.lipschitz**2 / (2 * smoothness)
 
     lattice = calibrate(goal, facts, p, clip, times=steps)
-    # KLL Theorem 3.1 with B = N and its constant c2 = 1, per mean
-    paper = L * sqrt(steps * -log(goal.delta)) / (goal.epsilon * n) if goal.delta > 0 else 0.0
     return assemble(
         spec,
         facts,
@@ -65,7 +78,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
         algorithm=NAME,
         smoothing=smoothing,
         schedule=GradientDescentSchedule(
-            steps=steps, step_size=1 / (p.beta + spec.ridge), averaged=(steps + 1) // 2
+            steps=steps,
+            step_size=parameters.step_size or 1 / (p.beta + spec.ridge),
+            averaged=(steps + 1) // 2,
         ),
         lattice=lattice,
         release=Repeat(release=lattice.release(), times=steps),
@@ -75,11 +90,47 @@ def plan(spec: JobSpec, facts: Facts, parameters: StepsAndClip) -> Plan:
                 p.beta * W**2 / steps + d * lattice.variance / n**2 / p.beta + bias
             ),
             noise_squared=rounded(steps * d * lattice.variance),
-            paper_noise=rounded(paper),
+            paper_noise=_paper_noise(L, steps, goal, n),
             our_noise=rounded(sqrt(lattice.variance) / n),
         ),
         gradients=steps * n,
     )
+
+
+def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, goal: Target) -> Plan:
+    n, clip = p.n, clip_bound(parameters, p, facts)
+    L, steps = clip * p.X2, parameters.steps or NETWORK_STEPS
+    lattice = calibrate(goal, facts, p, clip, times=steps)
+    noise = sqrt(lattice.variance) / n
+    return assemble(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=NAME,
+        schedule=GradientDescentSchedule(
+            steps=steps,
+            step_size=parameters.step_size or NETWORK_STEP / L,
+            averaged=(steps + 9) // 10,
+        ),
+        lattice=lattice,
+        release=Repeat(release=lattice.release(), times=steps),
+        prediction=Prediction(
+            theorem="none for a network; the bound on a gradient, and its noise",
+            excess_risk=rounded(L + sqrt(p.d) * noise),
+            noise_squared=rounded(steps * p.d * lattice.variance),
+            paper_noise=_paper_noise(L, steps, goal, n),
+            our_noise=rounded(noise),
+        ),
+        gradients=steps * n,
+    )
+
+
+def _paper_noise(L: float, steps: int, goal: Target, n: int) -> float:
+    """KLL Theorem 3.1 with B = N and its constant c2 = 1, per mean."""
+    if goal.delta == 0:
+        return 0.0
+    return rounded(L * sqrt(steps * -log(goal.delta)) / (goal.epsilon * n))
 
 
 def reach(p: Problem, facts: Facts) -> float:
@@ -105,7 +156,8 @@ def clip_bound(parameters: StepsAndClip, p: Problem, facts: Facts) -> float:
         bound = min(p.lipschitz, bound or inf)
     if bound is None or not isfinite(bound):
         raise PlanRefused(
-            "over all of R^d this loss's gradient has no bound of its own; set parameters.clip to "
-            "the gradient norm at which to clip, or use the set l2_ball."
+            "this loss's gradient has no bound of its own over all of R^d, or with a label that has "
+            "none; set parameters.clip to the gradient norm at which to clip, or use the set l2_ball "
+            "and a label with bounds."
         )
     return bound

@@ -1,7 +1,7 @@
 """Localized noisy clipped subgradients: convex losses that need not be smooth, heavy tails.
 
 **Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows drawn
-independently from a population; ridge may be zero. Rows may have unbounded columns. D as in
+independently from a population; ridge may be zero. Columns and labels may be unbounded. D as in
 accelerated-sgd. `moment_bound` is here the bound r on the moment 2k of the gradients' length.
 
 **Schedule.** LR-HT algorithm 3 on 2: phases on disjoint ranges of rows, n_i = n/2^i of them. With

@@ -2,9 +2,9 @@
 
 **Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 + h(w), l smooth, h a
 regulariser with a proximal operator: l1, elastic net or group lasso. None of them counts intercepts.
-Rows may have unbounded columns. mu > 0 is the constant of the proximal Polyak-Lojasiewicz inequality:
-the ridge (and the elastic net's), or what the analyst gives as `growth`; beta = smoothness + ridge,
-kappa = beta/mu.
+Columns and labels may be unbounded. mu > 0 is the constant of the proximal Polyak-Lojasiewicz
+inequality: the ridge (and the elastic net's), or what the analyst gives as `growth`; beta =
+smoothness + ridge, kappa = beta/mu.
 
 **Schedule.** LR-HT algorithm 6 with the clipped mean oracle (its algorithm 1): T steps, each on its
 own floor(n/T) rows, w <- prox_(eta h)(w - eta (g/b + ridge w)) with eta = 1/(2 beta); the output is
@@ -36,10 +36,10 @@ from service.planning.algorithms.clipped_sgd import (
     RIDGE_MIN,
     quiet_steps,
     require_smooth,
-    rows_per_step,
+    steps_and_batch,
 )
 from service.planning.assemble import assemble
-from service.planning.heavy_tails import HeavyTails, clipping, rows_that_drown, tails
+from service.planning.heavy_tails import OnePass, clipping, rows_that_drown, tails
 from service.planning.lattice import calibrate, target
 from service.planning.losses import problem, require_set
 from service.planning.plan import Plan, Prediction, ProximalSgdSchedule, rounded
@@ -56,7 +56,7 @@ SETS = {
 _ROUNDS = 8  # of T and the noise that it implies
 
 
-class Parameters(HeavyTails):
+class Parameters(OnePass):
     growth: float | None = Field(
         default=None,
         ge=RIDGE_MIN,
@@ -100,7 +100,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             gain = max(2.0, r * D * mu / squared_error(wanted))
             wanted = max(1.0, min(2 * ceil(beta / mu * log(gain)), n // 2, quiet))
         steps = int(wanted)
-    batch = rows_per_step(steps, n)
+    steps, batch = steps_and_batch(parameters, steps, n)
     clip = clipping(known, parameters, p, facts, goal, rows_that_drown(goal, n, d, steps**2))
     lattice = calibrate(clip.goal, facts, p, clip.bound, times=1)
     error = known.bias(clip.C) ** 2 + d * lattice.variance / batch**2 + r**2 / batch

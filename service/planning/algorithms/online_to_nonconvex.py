@@ -1,0 +1,348 @@
+"""Online-to-non-convex conversion: stationary points of losses that are neither smooth nor convex.
+
+**Problem.** A point w near which F(w) = E f(w; x, y) + (ridge/2)||w||^2 has a small convex combination
+of gradients: (a, b)-Goldstein stationary if one of norm at most b comes from within distance a of w.
+f may be non-smooth and non-convex: any loss of one margin, of a linear model or of a ReLU network. The
+search is unconstrained; an l2 ball stops it at its border, where the theorem no longer speaks.
+
+**Schedule.** KLT algorithm 2: x_t = x_{t-1} + Delta_t, z_t = x_{t-1} + s_t Delta_t with s_t uniform in
+[0, 1], Delta_{t+1} = Delta_t - eta g_t shortened to length D, where g_t estimates the gradient of f_a,
+f averaged over a ball of radius a. T steps in blocks of M with M D = a; the output is the mean of the
+z_t of a block drawn uniformly, or of the last one. With E||g_t - grad||^2 <= G0^2 and
+G1^2 = C1^2 + G0^2, eta = D/(G1 sqrt(M)), Proposition 2.6 bounds the expected stationarity by
+
+    Phi/(D T) + 3 G1/(2 sqrt(M)) + G0.
+
+g_t is a sum over a period of N steps: the gradient at the first of them, then differences of gradients
+at z_t and z_{t-1}, each record's clipped to C1 and to C2. Four oracles:
+
+- first-order (algorithm 5), zero-order (algorithm 3): one pass. A period reads B1 fresh rows and then
+  B2 fresh rows per step, and its sums are released as prefixes (prefixes.py).
+- first-order-multi-pass (section 6), zero-order-multi-pass (algorithm 4): every step reads all rows
+  and is released on its own; the stationarity is that of the mean over these rows.
+
+First order, linear model: f_a is averaged in closed form as in accelerated_sgd.py where the loss has a
+corner; a smooth loss is not averaged, f being its own f_0. First order, network: the mean over m
+points of the ball, the same at z_t and z_{t-1}. Zero order: central differences of length a along m
+directions, each uniform on the sphere, in orthonormal sets: unbiased as independent ones are, and of
+no variance on a linear function. Directions are drawn afresh for each step and shared by its rows.
+
+Two points of evaluation are within 2 D. So with slopes within an interval of length J and rows within
+X2 a difference is at most C2 = 2 D X2 J c/a, c = sqrt((d + 2)/(2 pi)) the bound on the density of one
+coordinate in the ball (first order) or sqrt(d)/2 (zero order, whose central differences are means of
+the slope over intervals); and at most 2 D X2^2 times the loss's own smoothness, and X2 J. A network
+takes the smoothness that parameters.smoothness states. B1/B2 = C1/C2 makes all leaves alike in
+sensitivity. T, N and M are the powers of two for which the bound is smallest, T at most 2^13 in one
+pass and 2^9 over many; of bounds within 5 % the one with the fewest steps.
+
+**Formal guarantee.** Neighbours replace one record. One pass: each row position enters one sum of one
+period, as an integer vector of norm at most c_1 (first of a period) or c_2 (`lattice`,
+`schedule.later`): replacing it moves that sum by 2 c_1 or 2 c_2 at most, whatever the points of
+evaluation and the directions, which are functions of earlier releases and of draws that depend on no
+data. `Prefixes` says what a period then costs; periods read disjoint rows and cost what one does. Many
+passes: T sums over the same rows, T/N of sensitivity 2 c_1 and the others 2 c_2; costs add. Steps,
+ridge and the drawn block are post-processing.
+
+**Errata repaired.** Lemmas 3.4 and 6.3 take L/B1 for the first sum and hide constants in the others;
+under replacement it is 2 C1/B1, and clipping makes both certain, so that no failure probability is
+added to delta. TREE(t mod N) and the missing nodes: prefixes.py. The listings draw from the sphere and
+the ball alternately; zero order needs the sphere and first order the ball. With common directions at
+z_t and z_{t-1} the theorem's m (d^2 B1^2 and more) is not needed: m = d, at most 128, is the default.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import log, pi, sqrt
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from service.errors import PlanRefused
+from service.planning.algorithms.gradient_descent import clip_bound
+from service.planning.assemble import assemble
+from service.planning.lattice import SumLattice, Target, calibrate, target
+from service.planning.losses import Problem, problem, require_rowwise_margin, require_set
+from service.planning.plan import (
+    Ball,
+    OnlineToNonconvexSchedule,
+    Oracle,
+    Plan,
+    Prediction,
+    Smoothing,
+    rounded,
+)
+from service.planning.prefixes import Mechanism, burden, calibrate_prefixes
+from service.planning.releases import Disjoint, Release, Repeat, Sequence
+from service.planning.spec import Facts, JobSpec, StepsAndClip
+
+NAME = "online-to-nonconvex"
+SETS = ("l2_ball", "all")
+STEPS_MAX = 2**13  # of one pass, by default
+PASSES_MAX = 2**9
+DIRECTIONS_MAX = 128  # by default
+TOLERANCE = 0.05  # a bound this much larger is as good, if it takes fewer steps
+ONE_SIDED = ("logistic", "margin", "sigmoid", "savage", "ramp")  # slopes of one sign, given a label
+
+
+class Parameters(StepsAndClip):
+    oracle: Oracle = Field(default="first-order", description="How gradients are estimated.")
+    radius: float | None = Field(
+        default=None,
+        ge=1e-9,
+        le=1e9,
+        description="a: how far from the output gradients may be taken. By default 1 over the bound "
+        "on a row's norm.",
+    )
+    period: PositiveInt | None = Field(
+        default=None, le=2**14, description="N: steps from one whole gradient to the next."
+    )
+    block: PositiveInt | None = Field(
+        default=None, le=10**6, description="M: steps over which the output is averaged."
+    )
+    directions: PositiveInt | None = Field(
+        default=None,
+        le=10**4,
+        description="m: points or directions per step; by default as many as weights, at most "
+        f"{DIRECTIONS_MAX} (zero order), or 1. Linear models average in closed form at first order.",
+    )
+    mechanism: Literal["root", "tree"] | None = Field(
+        default=None,
+        description="How prefixes are released in one pass; root for Gaussian noise, tree for "
+        "Laplace noise unless set.",
+    )
+    gap: float = Field(
+        default=1.0, ge=1e-9, le=1e9, description="Phi: how far above its infimum F starts."
+    )
+    smoothness: float | None = Field(
+        default=None,
+        ge=1e-9,
+        le=1e12,
+        description="Of one record's loss, for the clip on differences: known from elsewhere, and no "
+        "privacy rests on it.",
+    )
+    step_size: float | None = Field(
+        default=None, ge=1e-12, le=1e12, description="eta; by default D/(G1 sqrt(M))."
+    )
+    output: Literal["random", "last"] = Field(
+        default="random", description="Which block of steps is averaged."
+    )
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What the bound depends on besides T, N and M."""
+
+    n: int
+    d: int
+    alpha: float
+    gap: float
+    first: float  # C1
+    turn: float  # C2 per unit of D
+    most: float  # what C2 never exceeds
+    spread: float  # variance of the noise over that of Gaussian noise for one release
+    rho: float
+    norm: str
+    mechanism: Mechanism
+    passes: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """T, N, M and the batches; and what follows from them."""
+
+    steps: int
+    period: int
+    block: int
+    first_batch: int
+    batch: int
+    D: float
+    difference: float  # C2
+    bound: float
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+    require_set(NAME, spec, SETS)
+    p, goal = problem(spec, facts), target(spec, facts)
+    slope = require_rowwise_margin(NAME, spec)
+    network, passes = spec.model.kind != "linear", parameters.oracle.endswith("multi-pass")
+    zero_order = parameters.oracle.startswith("zero")
+    clip, alpha = clip_bound(parameters, p, facts), parameters.radius or 1 / p.X2
+    d, L = p.d, clip * p.X2
+    directions = parameters.directions or (min(d, DIRECTIONS_MAX) if zero_order else 1)
+    if not network and not zero_order:
+        directions = 1
+    wider = sqrt(max(1.0, d / directions)) if zero_order else 1.0
+    swing = L if slope.shape in ONE_SIDED else 2 * L
+    turn = 2 * swing * (sqrt(d) / 2 if zero_order else sqrt((d + 2) / (2 * pi))) / alpha
+    if network:
+        turn = 2 * L * (1 + p.X2**2)
+    elif p.is_smooth:
+        turn = min(turn, 2 * p.beta)
+    if parameters.smoothness is not None:
+        turn = min(turn, 2 * parameters.smoothness) if not network else 2 * parameters.smoothness
+    laplace = goal.delta == 0
+    terms = _Terms(
+        n=p.n,
+        d=d,
+        alpha=alpha,
+        gap=parameters.gap,
+        first=L * wider,
+        turn=turn * wider,
+        most=swing * wider,
+        spread=2.0 * (d if facts.l2 is not None else 1) if laplace else 1.0,
+        rho=goal.rho,
+        norm="l1" if laplace else "l2",
+        mechanism=parameters.mechanism or ("tree" if laplace else "root"),
+        passes=passes,
+    )
+    found = list(_layouts(terms, parameters))
+    least = min((each.bound for each in found), default=0.0) * (1 + TOLERANCE)
+    near = [each for each in found if each.bound <= least]
+    if not near:
+        raise PlanRefused(
+            f"{parameters.steps or parameters.period} steps of one pass need at least as many rows "
+            f"and the dataset has {p.n}; set parameters.steps and parameters.period to at most {p.n}."
+        )
+    chosen = min(near, key=lambda each: (each.steps, each.bound))
+    smoothing: Smoothing | None = None
+    if not (network or zero_order or p.is_smooth):
+        smoothing = Ball(radius=alpha)
+    # zero order sums vectors; first order sums multiples of rows
+    of_sums = replace(p, rowwise=False, spread=sqrt(d)) if zero_order else p
+    per = 1.0 if zero_order else p.X2
+    clips = terms.first / per, chosen.difference / per
+    first, later, release, variance = _released(goal, facts, of_sums, clips, chosen, terms)
+    G1 = sqrt(terms.first**2 + variance * d)
+    both = 2 * max(terms.first / chosen.first_batch, chosen.difference / chosen.batch)
+    return assemble(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=NAME,
+        smoothing=smoothing,
+        schedule=OnlineToNonconvexSchedule(
+            oracle=parameters.oracle,
+            steps=chosen.steps,
+            period=chosen.period,
+            block=chosen.block,
+            first_batch=chosen.first_batch,
+            batch=chosen.batch,
+            reach=rounded(chosen.D),
+            step_size=parameters.step_size or rounded(chosen.D / (G1 * sqrt(chosen.block))),
+            radius=alpha,
+            directions=directions,
+            mechanism=None if passes else terms.mechanism,
+            output=parameters.output,
+            later=later,
+        ),
+        lattice=first,
+        release=release,
+        prediction=Prediction(
+            theorem=f"KLT Proposition 2.6: stationarity within {2 * alpha:g}",
+            excess_risk=rounded(chosen.bound),
+            noise_squared=rounded(chosen.steps * d * variance),
+            # KLT Proposition 2.5, for the sensitivities of the clips
+            paper_noise=(
+                rounded(
+                    4 * both * sqrt(log(max(2, chosen.period)) * -log(goal.delta)) / goal.epsilon
+                )
+                if goal.delta > 0
+                else 0.0
+            ),
+            our_noise=rounded(sqrt(variance)),
+        ),
+        gradients=_periods(chosen)
+        * (2 * chosen.batch * (chosen.period - 1) + chosen.first_batch)
+        * directions,
+    )
+
+
+def _periods(chosen: Layout) -> int:
+    return chosen.steps // chosen.period
+
+
+def _layouts(terms: _Terms, parameters: Parameters) -> Iterator[Layout]:
+    cap = PASSES_MAX if terms.passes else min(STEPS_MAX, terms.n)
+    for steps in [parameters.steps] if parameters.steps else _powers(cap):
+        for period in [parameters.period] if parameters.period else _powers(steps):
+            whole = steps - steps % period  # a whole number of periods
+            if whole == 0:
+                continue
+            for block in [parameters.block] if parameters.block else _powers(whole):
+                if block <= whole:
+                    found = _layout(terms, whole, period, block)
+                    if found is not None:
+                        yield found
+
+
+def _layout(terms: _Terms, steps: int, period: int, block: int) -> Layout | None:
+    D = terms.alpha / block
+    second = min(terms.turn * D, terms.most)
+    rows = terms.n if terms.passes else terms.n * period // steps
+    first_batch = batch = terms.n
+    if not terms.passes:
+        batch = max(1, int(rows / (terms.first / second + period - 1)))
+        first_batch = rows - (period - 1) * batch
+        if first_batch < 1:
+            return None
+    if terms.passes:
+        share = _first_share(terms.first, second, period)
+        times = steps // period
+        noise = (2 * terms.first / terms.n) ** 2 * times / share
+        if period > 1:
+            noise += (2 * second / terms.n) ** 2 * times * (period - 1) * period / 2 / (1 - share)
+        sampling = 0.0
+    else:
+        widest = max(terms.first / first_batch, second / batch if period > 1 else 0.0)
+        noise = (2 * widest * burden(terms.mechanism, terms.norm, period)) ** 2
+        sampling = terms.first**2 / first_batch + second**2 / batch * (period - 1)
+    G0 = sqrt(terms.d * terms.spread * noise / (2 * terms.rho) + sampling)
+    bound = terms.gap / (D * steps) + 1.5 * sqrt(terms.first**2 + G0**2) / sqrt(block) + G0
+    return Layout(steps, period, block, first_batch, batch, D, second, bound)
+
+
+def _first_share(first: float, second: float, period: int) -> float:
+    """Of the budget of many passes, for whole gradients: where Delta_1^2/rho_1 + (N/2) Delta_2^2/rho_2
+    is smallest."""
+    if period == 1:
+        return 1.0
+    ratio = sqrt(2.0) * first / second  # rho_1/rho_2
+    return ratio / (ratio + period - 1)
+
+
+def _released(
+    goal: Target,
+    facts: Facts,
+    p: Problem,
+    clips: tuple[float, float],
+    chosen: Layout,
+    terms: _Terms,
+) -> tuple[SumLattice, SumLattice, Release, float]:
+    """The two lattices, the release, and the variance of the noise in one coordinate of a mean."""
+    periods, period = _periods(chosen), chosen.period
+    if not terms.passes:
+        batches = chosen.first_batch, chosen.batch
+        made = calibrate_prefixes(goal, facts, p, clips, batches, terms.mechanism, period)
+        release: Release = Disjoint(parts=(made.release,), copies=periods)
+        return made.first, made.later, release, made.variance(terms.mechanism, period)
+    if period == 1:
+        lattice = calibrate(goal, facts, p, clips[0], times=periods)
+        release = Repeat(release=lattice.release(), times=periods)
+        return lattice, lattice, release, lattice.variance / facts.rows**2
+    units = max(1, int(goal.units * _first_share(*clips, period)))
+    first = calibrate(replace(goal, units=units), facts, p, clips[0], times=periods)
+    rest, times = replace(goal, units=max(1, goal.units - units)), periods * (period - 1)
+    later = calibrate(rest, facts, p, clips[1], times=times)
+    release = Sequence(
+        parts=(
+            Repeat(release=first.release(), times=periods),
+            Repeat(release=later.release(), times=times),
+        )
+    )
+    variance = (first.variance + (period - 1) / 2 * later.variance) / facts.rows**2
+    return first, later, release, variance
+
+
+def _powers(most: int) -> list[int]:
+    return [2**i for i in range(most.bit_length())]

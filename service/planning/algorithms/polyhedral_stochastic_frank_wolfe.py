@@ -1,0 +1,273 @@
+"""Polyhedral stochastic Frank-Wolfe: a stationary point of a smooth loss over a polytope, in one pass.
+
+**Problem.** Find w in a polytope whose Frank-Wolfe gap, the maximum over v in it of <grad F(w), w -
+v>, is small, for F(w) = E l(<w, x>, y) + (ridge/2) ||w||^2. l is smooth in its margin and need not
+be convex; rows have enforced norms. The polytope is an l1 ball (J = 2d vertices), a simplex (d), or
+given by its J vertices: the dimension enters the error by log J alone.
+
+**Schedule.** BGM algorithm 4, its rounds and estimator as in rounds.py: step t of a round chooses a
+vertex v by its score <v, d_t> with the exponential mechanism and sets w <- w + (v - w)/sqrt(t + 1).
+Let A bound |<v - v', x>| over vertices and rows. A step moves every margin by at most A/sqrt(t +
+1), so batch k is clipped at the slope C_k = (1 - a_k) min(L1 A/sqrt(k), 2 L0) + a_k L0, a_k =
+1/sqrt(k + 1), and C_0 = L0. To the descent's part the mean gap adds, by Hoeffding over J^2 pairs of
+vertices, 2 A sqrt(log J sum of (p_tk C_k)^2/b_k), p_tk the product of 1 - a_j over j = k+1..t, and
+scale log J for each choice. The number of rounds is the one with the least sum of these; Theorem 11
+balances the same terms by R = (2/3) log2(n epsilon/...), and both give (n epsilon)^(-1/3) up to
+logarithms.
+
+**Formal guarantee.** Neighbours replace one record, which is in batch k of one round, by its
+position. Given the choices so far both worlds have the same w_k and w_(k-1). Batch k enters by h_k,
+the sum of q x over its rows, q integers within Q, x stored rows; replacing a record moves <v - v',
+h_k> by at most 2 Q P, P the largest |<v - v', x>| over *pairs* of vertices and rows (in units of
+vertices and features):
+
+- l1 ball, in units of its radius: 2 min(linf, l2); simplex: min(2 linf, sqrt(2) l2);
+- vertices are fixed-point numbers: those of the set less the first one, in units of 2^-32 `unit`,
+  rounded to the nearest. P is computed from these integers: the least of ||v - v'||_1 linf and ||v
+  - v'||_2 l2, the largest over pairs, or twice the largest distance from the middle.
+
+d_t = (kept_t d_(t-1) + gains_t h_t)/2^32 is linear in the h_k, with integer coefficients near 1 -
+a_t and (C_t/L0)(b_0/b_t). So a record of batch k moves the difference of two scores by at most S_k
+= 2 Q P gains_k/2^32 in choice k, by the product of kept_j/2^32, j = k+1..t, times that in choice t
+> k, and by nothing before: what `Recursive` prices, the worst k charged. d_t is kept with 128
+binary places, in integers without bounds; each step rounds the last place, so that a score, rounded
+to an integer in the end, errs by less than 0.51. Four such errors, two scores in two worlds, move
+an integer by at most 3: `slack`. The ridge's part of a score is a public integer. The scales of a
+round grow with what a record of the batch moves, as S_k times the root of the sum over t of the
+squared products, which charges all k nearly alike (delta = 0: without squares), and are the least
+that fit. Rounds read disjoint rows, each from where the last one ended: the job costs what its
+dearest round does.
+
+**Errata repaired.** Algorithm 4 takes a batch's sensitivity as L0/b and the score's from a vertex
+norm of at most D: here the 2 of replacement, and vertex pairs. It bounds the change of a gradient
+by the size of the step to come; w_t - w_(t-1) is as long as the step before it, a_(t-1) > a_t. Its
+advanced composition lacks a factor sqrt(2), and charges every step as the worst: here the sum that
+a record really meets. The smoothness of the loss is not trusted: slopes are clipped. The logarithm
+in R is to base 2.
+"""
+
+from itertools import combinations
+from math import isqrt, log, sqrt
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from service.errors import PlanRefused
+from service.planning.algorithms import frank_wolfe
+from service.planning.assemble import assemble
+from service.planning.conversion import UNITS, best_order
+from service.planning.lattice import DERIVATIVE_UNITS, SCALE_MAX, ScoreLattice, Target, target
+from service.planning.losses import Problem, problem, require_rowwise_margin, require_set
+from service.planning.plan import (
+    ChoiceRound,
+    Plan,
+    PolyhedralStochasticFrankWolfeSchedule,
+    Prediction,
+    Round,
+    rounded,
+)
+from service.planning.releases import Disjoint, Recursive
+from service.planning.rounds import (
+    ROUNDS_MAX,
+    carried,
+    descent_bound,
+    layouts,
+    require_smooth_on_bounded_rows,
+    slope_bounds,
+    step_size,
+)
+from service.planning.spec import Facts, JobSpec
+
+NAME = "polyhedral-stochastic-frank-wolfe"
+ONE = Recursive.KEPT_ONE
+SLACK = 3
+VERTEX_BITS = 32  # binary places of a vertex given by its entries
+_COARSER = 8  # than the units of frank-wolfe, for scores that stay within int64
+_SCORE_MAX = 2**62
+_PAIRS_MAX = 5 * 10**5  # of vertices, times their length
+
+Vertices = tuple[tuple[float, ...], ...]
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rounds: PositiveInt | None = Field(
+        default=None,
+        le=ROUNDS_MAX,
+        description="Rounds of 1, 2, 4, ... steps; by default those with the least predicted gap.",
+    )
+
+
+class Shape(NamedTuple):
+    """The polytope as scores see it."""
+
+    vertices: int  # J
+    unit: float  # what a unit of a vertex is worth
+    pairs: int  # P: max |<v - v', x>| over vertices and rows, in units of vertices and of features
+    width: float  # A: the same in units of margins
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+    require_set(NAME, spec, frank_wolfe.SETS)
+    loss = require_rowwise_margin(NAME, spec)
+    p, goal = problem(spec, facts), target(spec, facts)
+    require_smooth_on_bounded_rows(NAME, spec, facts, p)
+    s, margin = _shape(spec, facts)
+    L0 = loss.lipschitz(margin, facts.label_bound)
+    order = min(best_order(goal.epsilon, goal.delta), facts.account.order or 2) if goal.delta else 0
+
+    gaps = []
+    possible = layouts(NAME, p.n, parameters.rounds)
+    for layout in possible:
+        one, release = _round(layout[-1], goal, order, facts, s, L0, p.smoothness)
+        gaps.append(_gap(one, release, spec, p, s, L0))
+    gap = min(gaps)
+    layout = possible[gaps.index(gap)]
+    made = [_round(one, goal, order, facts, s, L0, p.smoothness) for one in layout]
+    rounds, releases = zip(*made, strict=True)
+    if max(max(release.scales) for release in releases) > SCALE_MAX:
+        raise PlanRefused(
+            f"privacy.epsilon is too small for {len(rounds)} rounds: the scale of a choice would "
+            f"exceed {SCALE_MAX} units. Ask fewer rounds or a larger epsilon."
+        )
+    last, choices = rounds[-1], releases[-1]
+    return assemble(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=NAME,
+        schedule=PolyhedralStochasticFrankWolfeSchedule(
+            rounds=rounds, lipschitz=L0, smoothness=p.smoothness, width=s.width, unit=s.unit
+        ),
+        lattice=ScoreLattice(
+            derivative_units=DERIVATIVE_UNITS,
+            step=L0 / DERIVATIVE_UNITS * (facts.feature_step or 0.0),
+            sensitivity_units=choices.sensitivities[0] + SLACK,
+            scale=choices.scales[0],
+        ),
+        release=Disjoint(parts=releases),
+        prediction=Prediction(
+            theorem="BGM Theorem 11, its proof's sum for the last round",
+            excess_risk=rounded(gap),
+            noise_squared=0.0,
+            paper_noise=rounded(_paper(goal, last, L0 * s.width, p.smoothness * s.width**2)),
+            our_noise=rounded(sum(choices.scales) / last.steps * last.unit * s.unit),
+        ),
+        gradients=sum(2 * len(rows) for one in rounds for rows in one.batches()),
+    )
+
+
+def _round(
+    layout: Round, goal: Target, order: int, facts: Facts, s: Shape, L0: float, L1: float
+) -> tuple[ChoiceRound, Recursive]:
+    """A round whose choices cost what was asked, and its release. `order` is 0 for delta = 0."""
+    batches = [len(rows) for rows in layout.batches()]
+    bounds = slope_bounds(L0, L1 * s.width, layout.steps)
+    kept = tuple(round(ONE * (1 - step_size(t))) for t in range(layout.steps))
+    gains = tuple(
+        max(1, round(ONE * (bound / L0) * (batches[0] / rows)))
+        for bound, rows in zip(bounds, batches, strict=True)
+    )
+    moved = tuple(-(-2 * DERIVATIVE_UNITS * s.pairs * gain // ONE) for gain in gains)
+    even = _even(moved, kept, order)
+    trial = Recursive(sensitivities=moved, kept=kept, scales=even, slack=SLACK)
+    if order:
+        rho = goal.units / UNITS
+        factor = min(sqrt(trial.squares() / 8 / rho), float(trial.pure()) / (order * rho))
+    else:
+        factor = float(trial.pure()) / (goal.units / UNITS)
+    factor *= 1 + 2.0**-40  # far more than these floats err
+    scales = tuple(int(scale * factor) + 1 for scale in even)
+    unit = L0 * (facts.feature_step or 0.0) / (DERIVATIVE_UNITS * batches[0])
+    if max_score(batches, kept, gains, s.pairs) >= _SCORE_MAX:
+        raise PlanRefused(
+            f"scores of {layout.steps} steps would leave 64 bits; ask fewer rounds or a smaller set."
+        )
+    return (
+        ChoiceRound(**dict(layout), unit=unit, gains=gains),
+        Recursive(sensitivities=moved, kept=kept, scales=scales, slack=SLACK),
+    )
+
+
+def _even(moved: tuple[int, ...], kept: tuple[int, ...], order: int) -> tuple[int, ...]:
+    """Scales in proportion to what a record of each batch moves, in all choices together."""
+    scales, total = [], 0.0
+    for move, keep in zip(reversed(moved), reversed((*kept[1:], 0)), strict=True):
+        share = keep / ONE
+        total = 1 + (share**2 if order else share) * total
+        scales.append(int(move * (sqrt(total) if order else total)) + 1)
+    return tuple(reversed(scales))
+
+
+def max_score(batches: list[int], kept: tuple[int, ...], gains: tuple[int, ...], pairs: int) -> int:
+    """No score is larger, whatever the rows."""
+    largest = total = 0
+    for rows, keep, gain in zip(batches, kept, gains, strict=True):
+        total = (keep * total + gain * rows * DERIVATIVE_UNITS * pairs) // ONE + 1
+        largest = max(largest, total)
+    return largest
+
+
+def _gap(
+    one: ChoiceRound, release: Recursive, spec: JobSpec, p: Problem, s: Shape, L0: float
+) -> float:
+    """The docstring's bound on the mean gap of a last round."""
+    T, A = one.steps, s.width
+    bounds = slope_bounds(L0, p.smoothness * A, T)
+    sampled = carried([c**2 / len(rows) for c, rows in zip(bounds, one.batches(), strict=True)])
+    chosen = sum(release.scales) * one.unit * s.unit
+    return (
+        descent_bound(
+            L0 * A + 2 * spec.ridge * p.W**2, p.smoothness * A**2 + 4 * spec.ridge * p.W**2, T
+        )
+        + (2 * A * sqrt(log(s.vertices)) * sum(sampled) + chosen * log(s.vertices)) / T
+    )
+
+
+def _shape(spec: JobSpec, facts: Facts) -> tuple[Shape, float]:
+    """The polytope's shape, and the largest margin over it."""
+    s, feature = frank_wolfe.scores(spec, facts), facts.feature_step or 0.0
+    if spec.set.kind != "polytope":
+        pairs = int(s.pairs)
+        return Shape(s.candidates, s.unit, pairs, pairs * s.unit * feature), s.margin
+    unit = s.unit * _COARSER
+    fixed = fixed_point(spec.set.vertices, unit)
+    fine = _largest_pair(fixed, facts.linf_units or 0, facts.l2_units or 0)
+    pairs = -(-fine // 2**VERTEX_BITS)
+    return Shape(s.candidates, unit, pairs, pairs * unit * feature), s.margin
+
+
+def fixed_point(vertices: Vertices, unit: float) -> list[list[int]]:
+    """The vertices less the first one, in units of `unit` 2^-VERTEX_BITS: the same on any machine."""
+    return [
+        [round((a - b) / unit * 2.0**VERTEX_BITS) for a, b in zip(vertex, vertices[0], strict=True)]
+        for vertex in vertices
+    ]
+
+
+def _largest_pair(vertices: list[list[int]], linf: int, l2: int) -> int:
+    """An upper bound on |<v - v', x>| over pairs of vertices and rows, in integers."""
+    d = len(vertices[0])
+    if len(vertices) ** 2 * d <= 2 * _PAIRS_MAX:
+        return max(
+            _reach([p - q for p, q in zip(a, b, strict=True)], linf, l2)
+            for a, b in combinations(vertices, 2)
+        )
+    ends = [min(c) + max(c) for c in zip(*vertices, strict=True)]  # twice the middle
+    return max(
+        _reach([2 * p - q for p, q in zip(v, ends, strict=True)], linf, l2) for v in vertices
+    )
+
+
+def _reach(v: list[int], linf: int, l2: int) -> int:
+    """The lesser of Hoelder's two bounds on |<v, x>|."""
+    return min(sum(map(abs, v)) * linf, (isqrt(sum(e * e for e in v)) + 1) * l2)
+
+
+def _paper(goal: Target, last: Round, L0A: float, L1A2: float) -> float:
+    """BGM algorithm 4: s_r = 2 D (L0 + L1 D) 2^r sqrt(log(1/delta))/(b epsilon)."""
+    if goal.delta == 0:
+        return 0.0
+    return 2 * (L0A + L1A2) * last.steps * sqrt(-log(goal.delta)) / (last.rows * goal.epsilon)

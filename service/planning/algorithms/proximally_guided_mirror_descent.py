@@ -1,0 +1,217 @@
+"""Proximally guided mirror descent: weakly convex losses, which need be neither convex nor smooth.
+
+**Problem.** Near-stationary points of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 over a convex set,
+for rows drawn independently from a population and l omega-weakly convex in w: l + (omega/2)||w||^2
+is convex. Norms are l_2 over an l2 ball or all of R^d, and l_1 over an l1 ball or a simplex, where
+pbar = 1 + 1/log d stands in for 1 (at most 2). With kappa = 1/(pbar - 1), (1/2)||.||_pbar^2 is
+1/kappa strongly convex. D is the set's diameter (20 for all of R^d), L = clip X_q, q dual to pbar.
+
+**Schedule.** BGM algorithm 6: R rounds on disjoint ranges of rows. Round r minimises
+
+    F_r(w) = (mean loss over its m = n/R rows)(w) + beta h(w),   h(w) = (1/2)||w - w_r||_pbar^2,
+
+beta = 2 omega kappa, by T steps of noisy mirror descent with the mirror map h. beta h is solved for
+exactly in every step, and so is the set: with g the noisy mean gradient at w,
+
+    w <- argmin over the set of h(v) - <u, v>,
+    u = (grad h(w) - eta_t (g + ridge w))/(1 + eta_t beta),
+
+eta_t = 4/(beta (t + t_0)); for l_2 that is a projected subgradient step. t_0 keeps eta_1 within
+1/(kappa (smoothness + ridge)) where l is smooth, and is 1 otherwise. w_(r+1) is the mean of the
+iterates with weights t. The output is w_(r+1) for one of the last R/2 rounds, drawn without looking
+at data, or `output: "last"`. For phase_retrieval, of which 0 is a stationary point, w_1 is a random
+point of half the set's radius (of length 1 for R^d); else it is 0. A convex loss counts as weakly
+convex of constant L/D.
+
+*Why.* Let v_r minimise F + beta h over the set: the proximal point of w_r. F_r is omega kappa
+strongly convex relative to h, so steps of eta_t bring E||w_(r+1) - argmin F_r||^2 to about 8 (L^2 +
+N)/(omega^2 T), N = E||noise||_q^2, or, where l is smooth, to 8 N/(omega^2 T) + ((1 + t_0)/(T +
+t_0))^2 (L/omega)^2; and argmin F_r is within 8 kappa L^2/(omega^2 m) of v_r, in mean square, as the
+means of m subgradients at v_r are no further off. With e the sum of the two, and phi(w) = min F(v)
++ (beta/2)||v - w||^2 taken at v = v_r, phi(w_(r+1)) <= phi(w_r) - (beta/2)||v_r - w_r||^2 +
+(beta/2)||v_r - w_(r+1)||^2; summed over rounds, the mean of E||v_r - w_r||^2 is at most 2 (phi(w_1)
+- min phi)/(beta R) + e <= 2 L D/(beta R) + e. R is the power of sqrt(2) at which that is least: the
+theorem's R up to its constant. T is m, or (1 + t_0) sqrt(m) where l is smooth, but no more than
+1000 (`steps` asks for more) and less where noise dominates: N/T no longer falls with T for Gaussian
+noise, and grows for Laplace noise. Theorem 20's measure is max(1, beta D) times the root.
+
+**Formal guarantee.** Neighbours replace one record, which is in one round. That round releases T
+times the noisy sum over its rows of integer contributions of l2 norm (l1 for Laplace noise) at most
+c (`lattice`): replacing one moves a sum by at most 2c. Points, centres and steps are functions of
+earlier releases, of the Plan and of draws that do not look at data, so T releases compose
+adaptively, and rounds on disjoint ranges of positions cost what one does. The noise is calibrated
+to the enforced l2 norm of rows, never above the paper's d^(1/p - 1/2) times the bound in l_q. No
+privacy rests on omega, `pull` or accuracy.
+
+**Errata repaired.** Theorem 19 is for L0-Lipschitz losses, but F_r is L0 + beta D Lipschitz; here
+beta h is no part of what is sampled, clipped or noised. At d = 1 kappa = log d is 0, and so would
+be beta. R is rounded down, to 0 for small n. Its proof needs F_r's excess risk, for which the
+solver must localize again; distances suffice, and for them plain descent does.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf, isfinite, log, sqrt
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from service.errors import PlanRefused
+from service.planning.algorithms.gradient_descent import clip_bound
+from service.planning.assemble import assemble
+from service.planning.lattice import calibrate, target
+from service.planning.losses import Problem, problem, require_set
+from service.planning.plan import (
+    Plan,
+    Prediction,
+    ProximallyGuidedMirrorDescentSchedule,
+    rounded,
+)
+from service.planning.releases import Disjoint, Repeat
+from service.planning.spec import Facts, JobSpec, StepsAndClip
+
+NAME = "proximally-guided-mirror-descent"
+SETS = ("l2_ball", "all", "l1_ball", "simplex")
+STEPS_BY_DEFAULT = 1000
+_DIAMETER = 20.0  # stands in for that of R^d
+_SMALL, _LARGE = 1e-12, 1e12
+
+
+class Parameters(StepsAndClip):
+    steps: PositiveInt | None = Field(
+        default=None, le=10**6, description="Of each round; by default from the bound it obeys."
+    )
+    rounds: PositiveInt | None = Field(
+        default=None, le=10**6, description="R, on disjoint rows; by default the bound's best."
+    )
+    pull: float | None = Field(
+        default=None,
+        ge=1e-9,
+        le=1e9,
+        description="beta: each round stays near where it began by (beta/2) times the square of the "
+        "distance. Defaults to twice the loss's weak convexity (times log d for l1 sets); required "
+        "where the loss is not convex and a column is unbounded. No privacy rests on it.",
+    )
+    start: Literal["zero", "random"] | None = Field(
+        default=None, description="The first point: random for phase_retrieval, else zero."
+    )
+    output: Literal["random", "last"] = Field(
+        default="random",
+        description="The result of a random one of the last half of the rounds, or of the last.",
+    )
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The norm in which distances are measured, and the constants of a problem in it."""
+
+    norm: float  # pbar
+    D: float
+    L: float
+    omega: float  # 0 for a convex loss
+    spread: float  # E||z||_q^2 of a vector of independent normals, at most
+
+    @property
+    def kappa(self) -> float:
+        return 1 / (self.norm - 1)
+
+
+def geometry(spec: JobSpec, facts: Facts, p: Problem, bound: float) -> Geometry:
+    norm, X = 2.0, p.X2 if p.rowwise else 1.0
+    spread = float(p.d)
+    if spec.set.kind in ("l1_ball", "simplex") and p.d > 2:
+        norm = min(2.0, 1 + 1 / log(p.d))
+        q = norm / (norm - 1)
+        X = X if facts.linf is None or not p.rowwise else min(X, facts.linf * p.d ** (1 / q))
+        spread = min(spread, q * p.d ** (2 / q))
+    D = 2 * p.W if isfinite(p.W) else _DIAMETER
+    omega = p.weak_convexity * (X / p.X2) ** 2 if p.rowwise else p.weak_convexity
+    return Geometry(norm, min(max(D, _SMALL), _LARGE), bound * X, omega, spread)
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+    require_set(NAME, spec, SETS)
+    p, goal = problem(spec, facts), target(spec, facts)
+    n, d = p.n, p.d
+    if not isfinite(p.weak_convexity):
+        raise PlanRefused(
+            f"{NAME} needs a weakly convex loss, and {spec.loss.kind} has a corner that points up; "
+            "use sigmoid for ramp or welsch for trimmed, or online-to-nonconvex, which takes it."
+        )
+    bound = clip_bound(parameters, p, facts)
+    shape = geometry(spec, facts, p, bound)
+    D, L, kappa = shape.D, shape.L, shape.kappa
+    pull = parameters.pull
+    if pull is None:
+        if facts.l2 is None and p.weak > 0:
+            raise PlanRefused(
+                "this dataset has unbounded columns, so the loss's weak convexity is unknown; set "
+                "parameters.pull to twice what you take it to be."
+            )
+        pull = min(max(2 * kappa * (shape.omega or L / D), _SMALL), _LARGE)
+    omega = pull / (2 * kappa)
+    if parameters.rounds is not None and parameters.rounds > n:
+        raise PlanRefused(
+            f"{parameters.rounds} rounds need as many rows and there are {n}; "
+            f"set parameters.rounds to at most {n}."
+        )
+
+    # sigma of a sum for one step, in gradient units: what T steps multiply
+    clip = bound * (p.X2 if p.rowwise else 1.0)
+    if goal.delta > 0:
+        unit, growth = 2 * clip / sqrt(2 * goal.rho), 0.5
+    else:
+        unit, growth = sqrt(8 * d) * clip / sqrt(2 * goal.rho), 1.0
+
+    smoothness = p.beta if p.is_smooth else 0.0
+    offset = max(1.0, 4 * kappa * (smoothness + spec.ridge) / pull)  # t_0
+
+    def steps_of(R: int) -> int:
+        """What the gradients' own part of the bound asks for, or where noise would weigh more."""
+        if parameters.steps is not None:
+            return parameters.steps
+        m = n // R
+        wanted = min((1 + offset) * sqrt(m) if p.is_smooth else m, STEPS_BY_DEFAULT)
+        drowned = float(min(L * m / (unit * sqrt(shape.spread)), 1e9) ** (1 / growth))
+        return max(1, ceil(min(wanted, drowned)))
+
+    def bound_of(R: int) -> float:
+        m, T = n // R, steps_of(R)
+        N = shape.spread * (unit * float(T**growth) / m) ** 2
+        descent = ((1 + offset) / (T + offset)) ** 2 if p.is_smooth else 8 / T
+        e = (8 * kappa / m + descent) * L**2 + 8 * N / T
+        return 2 * L * D / (pull * R) + e / omega**2
+
+    candidates = sorted({min(n, round(2 ** (k / 2))) for k in range(2 * n.bit_length())})
+    R = parameters.rounds or min(candidates, key=bound_of)
+    T = steps_of(R)
+    lipschitz = L + (spec.ridge * D / 2 if isfinite(p.W) or spec.ridge == 0 else inf)
+    reach = 2 * lipschitz / pull if shape.norm == 2 else inf
+    lattice = calibrate(goal, facts, p, bound, times=T)
+    start = parameters.start or ("random" if spec.loss.kind == "phase_retrieval" else "zero")
+    return assemble(
+        spec,
+        facts,
+        goal,
+        p,
+        algorithm=NAME,
+        schedule=ProximallyGuidedMirrorDescentSchedule(
+            rounds=R,
+            steps_each=T,
+            pull=rounded(pull),
+            offset=rounded(offset),
+            norm=rounded(shape.norm),
+            reach=rounded(reach) if 0 < reach < inf else None,
+            start=start,
+            output=parameters.output,
+        ),
+        lattice=lattice,
+        release=Disjoint(parts=(Repeat(release=lattice.release(), times=T),), copies=R),
+        prediction=Prediction(
+            theorem="BGM Theorem 20: max(1, beta D) times the distance to the proximal point",
+            excess_risk=rounded(max(1.0, pull * D) * sqrt(bound_of(R))),
+            noise_squared=rounded(R * T * d * lattice.variance),
+            paper_noise=0.0,
+            our_noise=rounded(sqrt(lattice.variance) / (n // R)),
+        ),
+        gradients=T * n,
+    )

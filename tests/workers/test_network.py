@@ -1,0 +1,169 @@
+"""Networks: the pass equals a plain reference, the card predicts what was fitted."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import gammaln
+
+from service.client import Model
+from service.datasets.encode import columns_from_rows, encode_features
+from service.datasets.schema import Schema
+from service.jobs.card import model_card
+from service.planning.catalog import plan
+from service.planning.choose import choose, compare
+from service.planning.plan import Plan
+from tests.harness import numeric_schema
+from tests.planning.cases import facts, spec
+from workers.data import Data
+from workers.execute import RUNS
+from workers.kernels import madd
+from workers.kernels.losses import derivative64, slope_of
+from workers.progress import Progress
+from workers.randomness import Randomness
+
+KEY = bytes(32)
+N, D, H = 300, 21, 5
+NETWORK = {"kind": "relu_network", "width": H}
+storages = pytest.mark.parametrize("storage", ["fixed", "float64"])
+losses = pytest.mark.parametrize("loss", ["logistic", "absolute", "squared"])
+
+
+def made_plan(storage, loss, algorithm="gradient-descent", **more) -> Plan:
+    parameters = {"clip": 0.7} | more
+    job = spec(algorithm, 1.0, loss=loss, model=NETWORK, parameters=parameters)
+    return plan(job, facts(storage, rows=N, columns=D))
+
+
+def rows_of(storage) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    x = rng.integers(-800, 800, (N, D)).astype(np.int16)
+    return (x if storage == "fixed" else x / 4095), x / 4095, rng.choice([-1.0, 1.0], N)
+
+
+def gradients(w, x, y, loss) -> np.ndarray:
+    hidden, outer, offset = w[: H * D].reshape(H, D), w[H * D : -1], w[-1]
+    t = x @ hidden.T
+    r = np.maximum(t, 0)
+    m = r @ outer + offset
+    slope = {
+        "logistic": lambda: -y / (1 + np.exp(y * m)),
+        "absolute": lambda: np.sign(m - y),
+        "squared": lambda: m - y,
+    }[loss]()
+    u = slope[:, None] * outer * (t > 0)
+    inner = (u[:, :, None] * x[:, None, :]).reshape(len(x), -1)
+    return np.concatenate([inner, slope[:, None] * r, slope[:, None]], axis=1)
+
+
+def clipped(vectors, clip) -> np.ndarray:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors * np.minimum(1, clip / np.maximum(norms, 1e-300))).sum(axis=0)
+
+
+@storages
+@losses
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_sum_is_that_of_the_clipped_gradients(storage, loss, fast, monkeypatch):
+    monkeypatch.setattr(madd, "AVAILABLE", madd.AVAILABLE and fast)
+    made, (stored, x, y) = made_plan(storage, loss), rows_of(storage)
+    w = np.random.default_rng(1).normal(size=made.dimension) / 3
+    found = Data(made, stored, y, Randomness(KEY, "x")).exact_sum(w, 3, 290) * made.lattice.step
+    expected = clipped(gradients(w, x[3:290], y[3:290], loss), 0.7)
+    assert np.abs(found - expected).max() <= 0.01 * np.abs(expected).max()
+
+
+@storages
+@pytest.mark.parametrize("apart", [0.3, 1e-3])
+def test_a_difference_is_that_of_the_gradients_over_the_perturbed_points(storage, apart):
+    made = made_plan(
+        storage,
+        "logistic",
+        "online-to-nonconvex",
+        steps=4,
+        period=4,
+        block=4,
+        smoothness=2e3 * apart,
+    )
+    stored, x, y = rows_of(storage)
+    rng = np.random.default_rng(2)
+    before, around = rng.normal(size=made.dimension) / 3, rng.normal(size=(3, made.dimension)) / 50
+    at = before + apart * rng.normal(size=made.dimension) / 10
+    data = Data(made, stored, y, Randomness(KEY, "x"))
+    later = made.schedule.later
+    found = data.exact_leaf(at, before, around, 0, 200) * later.step
+    vectors = np.mean(
+        [
+            gradients(at + v, x, y, "logistic") - gradients(before + v, x, y, "logistic")
+            for v in around
+        ],
+        axis=0,
+    )[:200]
+    assert np.linalg.norm(vectors, axis=1).max() <= later.clip  # nothing is clipped here
+    expected = vectors.sum(axis=0)
+    # weights have 15 bits: one unit of one record may bend a little elsewhere
+    off = np.abs(found - expected)
+    assert np.quantile(off, 0.75) <= 0.02 * np.abs(expected).max()
+    assert np.linalg.norm(off) <= np.linalg.norm(expected)
+
+
+def test_blocks_and_threads_change_no_bit(monkeypatch):
+    made, (stored, _, y) = made_plan("fixed", "logistic"), rows_of("fixed")
+    w = np.random.default_rng(1).normal(size=made.dimension)
+    data = Data(made, stored, y, Randomness(KEY, "x"))
+    whole = data.exact_sum(w, 0, N)
+    parts = sum(data.exact_sum(w, low, low + 50) for low in range(0, N, 50))
+    assert np.array_equal(whole, parts)
+
+
+@pytest.mark.parametrize("algorithm", ["gradient-descent", "online-to-nonconvex"])
+@pytest.mark.parametrize("delta", [None, 0.0])
+def test_a_fitted_network_predicts_from_raw_rows(algorithm, delta):
+    schema = numeric_schema(4)
+    about = facts(rows=400, columns=5, epsilon=50.0)
+    job = spec(algorithm, 40.0, delta, loss="logistic", model=NETWORK, parameters={"steps": 20})
+    made = plan(job, about)
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-1800, 1800, (400, 5)).astype(np.int16), rng.choice([-1.0, 1.0], 400)
+    weights = RUNS[algorithm](made, Data(made, x, y, Randomness(KEY, made.digest())), Progress())
+    parsed = Schema.model_validate(schema)
+    card = model_card("job_1", made, "0" * 64, parsed.model_dump_json(), weights.tolist())
+    assert card["coef_"] is None and len(card["network"]["hidden"]) == H
+    model = Model(card)
+    raw = [{name: 0.1 * i for i, name in enumerate(card["feature_names_in_"])}]
+    encoded = encode_features(parsed, columns_from_rows(parsed, raw))
+    units = np.maximum(encoded @ weights[: H * 5].reshape(H, 5).T, 0)
+    expected = units @ weights[H * 5 : -1] + weights[-1]
+    assert model.decision_function(raw) == pytest.approx(expected)
+    assert model.predict(raw)[0] in card["classes_"]
+
+
+def test_auto_takes_what_predicts_a_stationarity():
+    about = facts(rows=N, columns=D)
+    job = spec("auto", 1.0, loss="logistic", model=NETWORK)
+    made, _ = choose(compare(job, about, 10**12))
+    assert made.algorithm == "online-to-nonconvex"
+
+
+# --- losses averaged over a ball, for linear models
+
+
+@pytest.mark.parametrize("loss", ["ramp", {"kind": "trimmed", "threshold": 0.4}, "phase_retrieval"])
+@pytest.mark.parametrize("label", [-1.0, 0.3, 1.0])
+def test_an_averaged_slope_is_the_mean_over_the_ball(loss, label):
+    """Against numerical integration of one coordinate of a uniform point in the ball."""
+    columns, radius = 20, 0.9
+    job = spec("online-to-nonconvex", 1.0, loss=loss, parameters={"radius": radius})
+    made = plan(job, facts(rows=N, columns=columns))
+    slope, k = slope_of(made), columns + 1
+    c = np.exp(gammaln(k / 2 + 1) - gammaln((k + 1) / 2)) / np.sqrt(np.pi)
+    plain = slope_of(made.model_copy(update={"smoothing": None}))
+    for m in np.linspace(-1.6, 1.6, 9):
+        expected, _ = quad(
+            lambda u, m=m: (
+                derivative64(plain, m + radius * u, label) * c * (1 - u * u) ** ((k - 1) / 2)
+            ),
+            -1,
+            1,
+            limit=400,
+        )
+        assert derivative64(slope, m, label) == pytest.approx(expected, abs=2e-3)

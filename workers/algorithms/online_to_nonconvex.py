@@ -1,0 +1,58 @@
+"""Runs what service/planning/algorithms/online_to_nonconvex.py planned."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.planning.plan import OnlineToNonconvexSchedule, Plan
+from workers.data import Data
+from workers.directions import ball, frame, start_of, uniforms
+from workers.kernels.projections import project
+from workers.progress import Progress
+from workers.randomness import Use
+
+Floats = NDArray[np.float64]
+
+
+def run(plan: Plan, data: Data, progress: Progress) -> Floats:
+    schedule, ridge = plan.schedule, plan.spec.ridge
+    assert isinstance(schedule, OnlineToNonconvexSchedule)
+    path = uniforms(data.stream(Use.PATH, 0), schedule.steps)
+    blocks = schedule.steps // schedule.block
+    chosen = data.drawn(blocks) if schedule.output == "random" else blocks - 1
+    x = project(start_of(plan, data.stream(Use.PATH, 1)), plan.spec.set)
+    move, total, mean = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    z = before = x
+    row = 0
+    for t in range(schedule.steps):
+        place = project(x + move, plan.spec.set)
+        move = place - x  # no longer than it was, since x is in the set
+        z, before = x + path[t] * move, z
+        x = place
+        whole = t % schedule.period == 0
+        directions = _directions(plan, schedule, data, t)
+        since = None if whole else before
+        if schedule.mechanism is None:
+            change = data.noisy_gradient(z, since, directions)
+            total = change if whole else total + change
+        else:
+            stop = row + schedule.rows_of(whole)
+            total = data.noisy_prefix(z, since, directions, row, stop)
+            row = stop
+        move = move - schedule.step_size * (total + ridge * z)
+        move *= min(1.0, schedule.reach / max(float(np.linalg.norm(move)), 1e-300))
+        if t // schedule.block == chosen:
+            mean += z / schedule.block
+        progress.step()
+    return mean
+
+
+def _directions(
+    plan: Plan, schedule: OnlineToNonconvexSchedule, data: Data, t: int
+) -> Floats | None:
+    """Fresh for each step, the same for all of its rows and at both of its points."""
+    m, d = schedule.directions, plan.dimension
+    if schedule.oracle.startswith("zero"):
+        return frame(data.stream(Use.DIRECTIONS, t), m, d)
+    if plan.spec.model.kind == "linear":
+        return None
+    return ball(data.stream(Use.DIRECTIONS, t), m, d, schedule.radius)

@@ -1,0 +1,36 @@
+"""What kernels take: types of arrays, views that cannot be written, weights as integers."""
+
+from collections.abc import Callable
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Sum = NDArray[np.int64]
+Add = Callable[[Array, Array], Sum]  # the sum over a block of rows
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written: what a memory map gives, so kernels compile for it alone."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArray[Any], float]:
+    """The weights as integers of at most 15 bits, and what one unit is worth.
+
+    Scaled so that ||units||_2 l2_units < 2^31: by Cauchy and Schwarz no margin, nor any part of one,
+    leaves int32. Gradients are thus evaluated at weights rounded to about 2^-15 of the largest; the
+    weights are a function of earlier releases, so rounding them is nobody's privacy.
+    """
+    largest = float(np.abs(weights).max())
+    if not 0.0 < largest < inf:  # all zero, or no numbers at all: they count as zero
+        return np.zeros(weights.size), 1.0
+    scaled = weights / largest
+    room = (2**31 - 1) / l2_units - sqrt(weights.size)  # rounding adds at most sqrt(d)/2
+    units_max = min(2**15 - 1, room / sqrt(float(scaled @ scaled)))
+    return np.rint(scaled * units_max), largest / units_max

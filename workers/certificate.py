@@ -1,0 +1,115 @@
+"""What a gradient says of a point: of a noisy one by post-processing, or of the caller's own rows."""
+
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.client import Model
+from service.datasets.encode import columns_from_rows, encode_features, encode_label
+from service.jobs.card import weights_of
+from service.planning.algorithms.stationarity_certificate import CONFIDENCE, noise_norm
+from service.planning.lattice import SumLattice
+from service.planning.losses import scalar, set_radius
+from service.planning.plan import CertificateSchedule, Plan
+from service.planning.spec import FeasibleSet, JobSpec
+from workers.algorithms.stochastic_frank_wolfe import norm
+from workers.directions import ball
+from workers.kernels.losses import as_slope, slopes_at
+from workers.kernels.projections import project
+from workers.randomness import Randomness, Use
+
+Floats = NDArray[np.float64]
+
+
+def certificate_of(plan: Plan, w: Floats, gradient: Floats) -> dict[str, Any]:
+    """The card's certificate, from the noisy mean gradient of the data at w."""
+    schedule, lattice, of = plan.schedule, plan.lattice, plan.spec.of
+    assert isinstance(schedule, CertificateSchedule) and isinstance(lattice, SumLattice)
+    assert of is not None
+    sums = plan.facts.rows * schedule.points
+    noise = noise_norm(lattice, w.size) / sums
+    farthest = float(np.linalg.norm(w)) + set_radius(plan.spec.set, w.size)
+    return {
+        "of": of.job,
+        "model_digest": of.digest,
+        "radius": schedule.radius,
+        **measures(gradient + plan.spec.ridge * w, w, plan.spec.set, schedule.step),
+        "noise": sqrt(lattice.variance) / sums,
+        "noise_norm": noise,
+        "gap_noise": noise * farthest if isfinite(farthest) else None,
+        "confidence": CONFIDENCE,
+    }
+
+
+def measures(gradient: Floats, w: Floats, feasible: FeasibleSet, step: float) -> dict[str, Any]:
+    """Frank-Wolfe's gap max <g, w - v> over the set, and the lengths of g and of the projected one."""
+    lowest = least(gradient, feasible)
+    projected = None
+    if feasible.kind not in ("polytope", "lp_ball"):  # which have no projection in closed form
+        moved = (w - project(w - step * gradient, feasible)) / step
+        projected = float(np.linalg.norm(moved))
+    return {
+        "gradient": gradient.tolist(),
+        "gradient_norm": float(np.linalg.norm(gradient)),
+        "projected_gradient_norm": projected,
+        "stationarity_gap": float(gradient @ w) - lowest if isfinite(lowest) else None,
+    }
+
+
+def least(gradient: Floats, feasible: FeasibleSet) -> float:  # noqa: PLR0911 - one per set
+    """min <gradient, v> over the set."""
+    match feasible.kind:
+        case "l2_ball":
+            return -feasible.radius * float(np.linalg.norm(gradient))
+        case "l1_ball":
+            return -feasible.radius * float(np.abs(gradient).max())
+        case "lp_ball":
+            return -feasible.radius * norm(gradient, feasible.p / (feasible.p - 1))
+        case "simplex":
+            return feasible.total * float(gradient.min())
+        case "box":
+            return float(np.minimum(feasible.lower * gradient, feasible.upper * gradient).sum())
+        case "polytope":
+            return float((np.array(feasible.vertices) @ gradient).min())
+        case _:
+            return -inf
+
+
+def certify(
+    model: Model,
+    rows: Sequence[Mapping[str, object]],
+    spec: JobSpec,
+    radius: float = 0.0,
+    points: int = 64,
+    step: float = 1.0,
+) -> dict[str, Any]:
+    """The same of a model on rows that the caller has, labels included, exactly and for nothing. Loss,
+    set and ridge are those of `spec`, as the model's job had them."""
+    schema = model.schema
+    x = encode_features(schema, columns_from_rows(schema, rows))
+    y = encode_label(schema, np.array([row[schema.label.name] for row in rows], dtype=object))
+    weights = weights_of(model.card)
+    if weights is None:
+        raise TypeError("only a model with coefficients has a gradient")
+    w = np.array(weights)
+    centres = [w]
+    if radius > 0:
+        public = Randomness(bytes(32), "certify").stream(Use.DIRECTIONS, 0)
+        centres = list(w + ball(public, points, w.size, radius))
+    gradient = np.mean([mean_gradient(spec, x, y, v) for v in centres], axis=0) + spec.ridge * w
+    return {"rows": len(x), "radius": radius, **measures(gradient, w, spec.set, step)}
+
+
+def mean_gradient(spec: JobSpec, x: Floats, y: Floats, w: Floats) -> Floats:
+    """Of a loss of margins over encoded rows."""
+    if spec.loss.kind == "softmax":
+        margins = x @ w.reshape(-1, x.shape[1]).T
+        chances = np.exp(margins - margins.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        chances[np.arange(len(y)), y.astype(int)] -= 1
+        return np.asarray((chances.T @ x).ravel() / len(x))
+    slopes = slopes_at(as_slope(scalar(spec.loss)), x @ w, y)
+    return np.asarray(slopes @ x / len(x))
