@@ -3,6 +3,7 @@
 import csv
 import os
 import signal
+import subprocess
 import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -46,7 +47,7 @@ def seeded(folder):
         scene = seed(service)
         worker = service.fact("SELECT pid FROM processes WHERE role = 'worker'")
         until(lambda: steps_done(service, scene.running) > 0, "the slow job's first steps")
-        os.kill(worker, signal.SIGSTOP)  # the job stays half done, and costs no processor time
+        stop(service, worker)  # the job stays half done, and costs no processor time
         stopped = threading.Event()
         presence = threading.Thread(target=pretend, args=(service, scene.running, stopped))
         presence.start()
@@ -56,6 +57,14 @@ def seeded(folder):
             stopped.set()
             presence.join()
             os.kill(worker, signal.SIGCONT)
+
+
+def stop(service, pid):
+    """Stop a process between its transactions: stopped inside one it would keep SQLite's lock."""
+    with service.db.write():
+        os.kill(pid, signal.SIGSTOP)
+        state = ["ps", "-o", "state=", "-p", str(pid)]
+        until(lambda: subprocess.check_output(state)[:1] == b"T", "the worker to be stopped")
 
 
 def pretend(service, running_, stopped):
