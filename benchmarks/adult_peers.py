@@ -8,8 +8,8 @@ The constant column is the intercept for all of them. Settings come from small g
 
 - scikit-learn: logistic regression without privacy, the ceiling.
 - diffprivlib: objective perturbation, pure epsilon, neighbours replace one record.
-- Opacus: DP-SGD with Poisson batches and momentum on the same linear model. Its neighbours add or
-  remove a record: at the same epsilon a weaker guarantee than ours. A replacement is a removal and an
+- Opacus: DP-SGD with Poisson batches and momentum on the same linear model, for the logistic and for
+  the hinge loss. Its neighbours add or remove a record: at the same epsilon a weaker guarantee than ours. A replacement is a removal and an
   addition, so (e/2, d/(1 + exp(e/2))) there implies (e, d) for replaced records: the second row.
 """
 
@@ -47,8 +47,14 @@ class Rows(torch.utils.data.TensorDataset):
         return tuple(tensor[positions] for tensor in self.tensors)
 
 
-def opacus(x, y, epsilon, delta, learning_rate):
-    rows = Rows(torch.tensor(x, dtype=torch.float32), torch.tensor(y > 0, dtype=torch.float32))
+LOSSES = {
+    "logistic": lambda margins: torch.nn.functional.softplus(-margins).mean(),
+    "hinge": lambda margins: torch.relu(1 - margins).mean(),
+}
+
+
+def opacus(x, y, loss, epsilon, delta, learning_rate):
+    rows = Rows(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
     loader = torch.utils.data.DataLoader(rows, batch_size=BATCH, collate_fn=lambda batch: batch)
     model = torch.nn.Linear(x.shape[1], 1, bias=False)
     torch.nn.init.zeros_(model.weight)
@@ -62,11 +68,10 @@ def opacus(x, y, epsilon, delta, learning_rate):
         epochs=EPOCHS,
         max_grad_norm=1.0,
     )
-    loss = torch.nn.BCEWithLogitsLoss()
     for _ in range(EPOCHS):
-        for features, target in loader:
+        for features, labels in loader:
             optimizer.zero_grad()
-            loss(model(features).squeeze(1), target).backward()
+            LOSSES[loss](labels * model(features).squeeze(1)).backward()
             optimizer.step()
     return next(model.parameters()).detach().numpy()[0].astype(float)
 
@@ -97,11 +102,13 @@ def main():
         show("diffprivlib, best C", e, note, lambda e=e, C=C: diffprivlib(x, y, e, C))
     for e in map(float, epsilons):
         half = e / 2, float(delta) / (1 + math.exp(e / 2))
-        for privacy, neighbours in (((e, float(delta)), "add or remove"), (half, "replace one")):
-            rate = best(lambda rate, p=privacy: opacus(x, y, *p, rate), LEARNING_RATES)
-            note = f"rate {rate}, picked on the test set"
-            name = f"Opacus, neighbours {neighbours}"
-            show(name, e, note, lambda p=privacy, r=rate: opacus(x, y, *p, r))
+        for neighbours, privacy in {"add or remove": (e, float(delta)), "replace": half}.items():
+            for loss in LOSSES:
+                given = x, y, loss, *privacy
+                rate = best(lambda rate, given=given: opacus(*given, rate), LEARNING_RATES)
+                note = f"rate {rate}, picked on the test set"
+                name = f"Opacus, {loss}, {neighbours}"
+                show(name, e, note, lambda given=given, rate=rate: opacus(*given, rate))
     show("scikit-learn, not private", "-", "", lambda: ceiling(x, y), count=1)
 
 

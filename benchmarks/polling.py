@@ -16,7 +16,11 @@ from pathlib import Path
 
 import httpx
 
+from service.config import Settings
 from tests.harness import ENGINES, job, running, until
+
+# the harness shortens these for the tests' sake; a service is as patient as it is shipped
+INTERVALS = ("loop_seconds", "hint_retry_seconds", "lease_seconds")
 
 
 def cpu_seconds(pid):
@@ -74,7 +78,8 @@ def measure(service, scene, clients, client, path, seconds):
 
 
 def bench(engine, clients, seconds):
-    with tempfile.TemporaryDirectory() as folder, running(engine, Path(folder)) as service:
+    shipped = {name: Settings.model_fields[name].default for name in INTERVALS}
+    with tempfile.TemporaryDirectory() as folder, running(engine, Path(folder), **shipped) as service:
         scene = service.scene(rows=200_000)
         scene.analyst.wait(scene.analyst.submit(job(scene.dataset))["id"])
         idle = share(service, seconds)
