@@ -9,8 +9,9 @@ The constant column is the intercept for all of them. Settings come from small g
 - scikit-learn: logistic regression without privacy, the ceiling.
 - diffprivlib: objective perturbation, pure epsilon, neighbours replace one record.
 - Opacus: DP-SGD with Poisson batches and momentum on the same linear model, for the logistic and for
-  the hinge loss. Its neighbours add or remove a record: at the same epsilon a weaker guarantee than ours. A replacement is a removal and an
-  addition, so (e/2, d/(1 + exp(e/2))) there implies (e, d) for replaced records: the second row.
+  the hinge loss. Its neighbours add or remove a record: at the same epsilon a weaker guarantee than
+  ours. A replacement is a removal and an addition, so (e/2, d/(1 + exp(e/2))) there implies (e, d) for
+  replaced records: the rows named "replace".
 """
 
 import json

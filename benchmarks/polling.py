@@ -79,7 +79,10 @@ def measure(service, scene, clients, client, path, seconds):
 
 def bench(engine, clients, seconds):
     shipped = {name: Settings.model_fields[name].default for name in INTERVALS}
-    with tempfile.TemporaryDirectory() as folder, running(engine, Path(folder), **shipped) as service:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(engine, Path(folder), **shipped) as service,
+    ):
         scene = service.scene(rows=200_000)
         scene.analyst.wait(scene.analyst.submit(job(scene.dataset))["id"])
         idle = share(service, seconds)

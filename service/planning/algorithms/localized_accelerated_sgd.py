@@ -14,9 +14,10 @@ bounding gradients,
     E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + G sqrt(E_k),   mu_i = p_i + ridge,
 
 E_0 = D^2, and E_i = 2/mu_i times the bound of accelerated-sgd plus the bias of the smoothing, for a
-start within min(2 D, (G + ridge D)/mu_i). T, the batches' share of their phase (1/2^j), p_1 and the
-smoothness are those for which this is smallest, within 512 passes. k = 1 + log4 sqrt(d/rho), as rows
-allow: then the last term is below the others.
+start within min(2 D, (G + ridge D)/mu_i). p_1 is where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest,
+what the first phase adds for batches of variance V; T, the batches' share of their phase (1/2^j) and
+the smoothness are those for which the whole is smallest, within 512 passes. k = 1 + log4 sqrt(d/rho),
+as rows allow: then the last term is below the others.
 
 **Formal guarantee.** Neighbours replace one record. Phase i releases T times the noisy sum over a
 fresh secret batch of its own rows [start, stop), of sensitivity 2c (see accelerated-sgd); its pull and
@@ -120,12 +121,11 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         variance = d * noise_variance(goal, facts, plain, 1, 2**halvings, steps)
         batch, population = rows[0]
         V = variance / batch**2 + drawing_variance(G, batch, population)
-        pull = sqrt(8 * G**2 / population + 32 * V / steps) / D
-        for first in (pull / 4, pull, 4 * pull):
-            for beta in smooth.choices(steps, D, first)[:3]:
-                error, _ = total(rows, steps, variance, beta, first)
-                if best is None or error < best[0]:
-                    best = error, steps, halvings, beta, first
+        first = sqrt(8 * G**2 / population + 32 * V / steps) / D
+        for beta in smooth.choices(steps, D, first)[:3]:
+            error, _ = total(rows, steps, variance, beta, first)
+            if best is None or error < best[0]:
+                best = error, steps, halvings, beta, first
     assert best is not None
     _, steps, halvings, beta, first = best
 
