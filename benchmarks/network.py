@@ -91,7 +91,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     train, test = adult.load(options.data, "train"), adult.load(options.data, "test")
     x, y = train
-    z = encode.quantise(adult.SCHEMA, x)
+    z = encode.quantise(adult.ADULT.schema, x)
     print(f"UCI Adult, {len(y):,} rows; delta {adult.DELTA}, {options.runs} runs, {WIDTH} units")
     for epsilon in options.epsilons:
         made = adult.planned("gradient-descent", "logistic", epsilon, len(y))

@@ -27,42 +27,49 @@ def cell(column, rng):
     return str(rng.integers(0, int(upper) + 1))
 
 
-def table(seed):
+def table(seed, kind=adult.ADULT):
     rng = np.random.default_rng(seed)
-    lines = []
+    label, lines = kind.schema.label, []
     for _ in range(ROWS):
-        cells = [cell(column, rng) for column in adult.SCHEMA.columns]
+        cells = [cell(column, rng) for column in kind.schema.columns]
         old = int(cells[0]) + rng.integers(-20, 20) > 45
-        lines.append([*cells, adult.SCHEMA.label.positive if old else adult.SCHEMA.label.negative])
+        lines.append([*cells, label.positive if old else label.negative])
     return lines
 
 
-def with_header(folder):
-    names = [*(column.name for column in adult.SCHEMA.columns), adult.SCHEMA.label.name]
+def with_header(folder, kind=adult.ADULT):
+    names = [*(column.name for column in kind.schema.columns), kind.schema.label.name]
     for seed, part in enumerate(("train", "test")):
-        text = "\n".join(",".join(row) for row in [names, *table(seed)])
-        (folder / f"adult_{part}.csv.gz").write_bytes(gzip.compress(text.encode()))
+        text = "\n".join(",".join(row) for row in [names, *table(seed, kind)])
+        (folder / f"{kind.packed}_{part}.csv.gz").write_bytes(gzip.compress(text.encode()))
 
 
-def as_published(folder):
+def as_published(folder, kind=adult.ADULT):
+    incomes = {v.decode(): k.decode() for k, v in adult.UCI_INCOMES.items()}
     train, test = (
-        "\n".join(", ".join(row) + dot for row in table(seed)) + "\n\n"
+        "\n".join(
+            ", ".join([*row[:-1], incomes[row[-1]] if kind is adult.KDD else row[-1]]) + dot
+            for row in table(seed, kind)
+        )
+        + "\n\n"
         for seed, dot in enumerate(("", "."))
     )
-    (folder / "adult.data").write_text(train)
-    (folder / "adult.test").write_text("|1x3 Cross validator\n" + test)
+    (folder / f"{kind.published}.data").write_text(train)
+    (folder / f"{kind.published}.test").write_text("|1x3 Cross validator\n" + test)
 
 
-def test_adult_is_read_alike_in_both_layouts(tmp_path):
+@pytest.mark.parametrize("kind", adult.TABLES.values(), ids=adult.TABLES)
+def test_a_census_is_read_alike_in_both_layouts(kind, tmp_path):
     parts = []
     for write in (with_header, as_published):
         folder = tmp_path / write.__name__
         folder.mkdir()
-        write(folder)
-        parts.append([*adult.load(folder, "train"), *adult.load(folder, "test")])
+        write(folder, kind)
+        parts.append([*adult.load(folder, "train", kind), *adult.load(folder, "test", kind)])
     for one, other in zip(*parts, strict=True):
         np.testing.assert_array_equal(one, other)
         assert len(one) == ROWS
+    assert set(parts[0][1]) == {-1.0, 1.0}
 
 
 @pytest.mark.parametrize("write", [with_header, as_published])
