@@ -45,6 +45,12 @@ class WrongDataError(ValueError):
     """The arrays, or what is asked of them, are not what the Plan was made for."""
 
 
+def clip_scores(counts: Sum, rank: int) -> Sum:
+    """How far each candidate is from being the first with `rank` records below it: heavy_tails.py."""
+    fewer = np.concatenate([[0], counts[:-1]])
+    return np.asarray(np.maximum(np.maximum(rank - counts, fewer - rank), 0))
+
+
 class Data:
     """The rows, and the one door through which anything leaves them: sums and points plus noise.
 
@@ -85,7 +91,7 @@ class Data:
         asked = self._plan.private_clip
         if asked is not None and self._clip is None:
             rows = range(self._plan.facts.rows)
-            chosen = self._chosen(np.abs(self.exact_counts() - asked.rank), asked.scale, rows)
+            chosen = self._chosen(clip_scores(self.exact_counts(), asked.rank), asked.scale, rows)
             self._clip = float(_CLIPS[chosen])
             self.use(self._sums)
         return self._clip or 1.0

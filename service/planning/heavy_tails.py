@@ -10,10 +10,14 @@ is then the clip by default, without bias: k is infinite.
 **Private clip.** An analyst who knows no moment can have the clip chosen from the data. At that C the
 share of records that are clipped is, by Markov's inequality, at most (r/C)^k = 1/z: neither r nor k
 occurs. So the clip wanted is the quantile 1 - 1/z of the lengths of the records' gradients, taken at
-w = 0, where every run starts. It is chosen among the powers of 2^(1/4) from 2^-40 to 2^40 by the
-exponential mechanism, with the score
+w = 0, where every run starts. It is chosen among the powers t_1 < t_2 < ... of 2^(1/4) from 2^-40 to
+2^40 by the exponential mechanism: wanted is the first t_j that so many records do not exceed, so
 
-    score(t) = | #{i : length_i <= t} - rank |,    rank = the quantile times n, an integer.
+    score(j) = max(rank - c_j, c_(j-1) - rank, 0),   c_j = #{i : length_i <= t_j},   c_0 = 0,
+
+rank = the quantile times n, an integer. The clip wanted scores 0, however the lengths lie between the
+candidates. (With |c_j - rank| all clips beyond the longest gradient would score alike, and where no
+candidate comes near the rank, as when all gradients are of one length, one of those is the best.)
 
 *Sensitivity.* A record's length is a function of that record alone, and adds 0 or 1 to each count,
 whatever floats did. Replacing the record moves every count by at most 1, so every score by at most 1
@@ -27,11 +31,10 @@ off, and the rest pays for the sums: `Sequence` of the two. The sums' lattice is
 is worth and changes no integer, so the price is fixed before anything is chosen; a step size that
 depends on the clip is post-processing of the choice.
 
-*Quantile.* A choice is off by about 14 scales in its count at most: the logarithm of 321 candidates, a
-few for the distance of the nearest candidate from the rank, and a few to spare. (Beyond the longest
-gradient all clips score alike, and where 14 scales set the tail one of those, which is useless, is
-taken in a few of a thousand runs.) So the tail left out is the larger of 1/z and 14 scale/n, and at
-most one half. `clip_quantile` overrides it: a smaller one is safer.
+*Quantile.* A choice is off by more than 20 scales in its count with probability below 321 exp(-20),
+less than 1e-6, and a clip beyond the longest gradient is off by n - rank. So the tail left out is the
+larger of 1/z and 20 scale/n, and at most one half. `clip_quantile` overrides it: a smaller one is
+safer.
 """
 
 from dataclasses import dataclass, replace
@@ -50,7 +53,7 @@ from service.planning.releases import Release, Sequence
 from service.planning.spec import Facts, StepsAndClip
 
 _CLIP_MIN, _CLIP_MAX = 1e-9, 1e9  # as for an analyst's own clip
-_OFF = 14  # scales by which a choice may miss its rank
+_OFF = 20  # scales by which a choice practically never misses its rank
 
 
 class HeavyTails(StepsAndClip):

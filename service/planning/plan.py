@@ -41,8 +41,7 @@ class ClippedSgdSchedule(_Part):
 
 class PrivateClip(_Part):
     """The clip is chosen from the data, before any sum: 2^(j/4) times the lattice's, j in `CHOICES`,
-    by how far the number of records whose gradient at 0 is no longer is from `rank`: see
-    heavy_tails.py."""
+    such that about `rank` records have a gradient at 0 that is no longer: see heavy_tails.py."""
 
     CHOICES: ClassVar[range] = range(-160, 161)
     SENSITIVITY: ClassVar[int] = 2  # of the difference of two scores, under replacement

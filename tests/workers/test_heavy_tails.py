@@ -24,7 +24,7 @@ from tests.workers.test_sensitivity import (
     sums,
     weights,
 )
-from workers.data import Data, WrongDataError
+from workers.data import Data, WrongDataError, clip_scores
 from workers.execute import RUNS
 from workers.kernels.projections import project
 from workers.kernels.proximal import prox, smooth_part
@@ -77,7 +77,7 @@ def test_no_exchange_moves_two_scores_apart_by_more_than_two_and_one_does(storag
         for a, b in combinations(counts, 2):
             assert np.abs(a - b).max() <= 1
             for rank in ranks:
-                change = np.abs(a - rank) - np.abs(b - rank)
+                change = clip_scores(a, rank) - clip_scores(b, rank)
                 farthest = max(farthest, int(change.max() - change.min()))
     limit = PrivateClip.SENSITIVITY
     varied = storage == "float64" or loss == "squared"  # else all slopes at 0 are alike
@@ -109,6 +109,24 @@ def test_the_chosen_clip_is_near_the_quantile():
         assert missed <= step + 20 * scale
         assert door._sums.clip == clip * made.lattice.clip
         assert door._sums.step == clip * made.lattice.step
+
+
+@pytest.mark.parametrize("length", [1e-6, 1.05, 3.0, 1e9])
+def test_a_clip_is_chosen_well_where_all_gradients_are_of_one_length(length):
+    """No candidate has a number of records near the rank below it, and hundreds have all of them."""
+    made = chosen("clipped-sgd", "float64", "gaussian", rows=20_000, loss="logistic")
+    x = np.zeros((20_000, D))
+    x[:, 1] = 2 * length
+    for i in range(20):
+        door = Data(made, x, np.ones(20_000), Randomness(bytes([i] * 32), made.digest()))
+        assert length <= door.settle_clip() <= length * 2**0.2501
+
+
+def test_the_clip_wanted_is_the_first_that_enough_records_do_not_exceed():
+    counts = np.array([0, 2, 2, 7, 9, 9, 9])
+    assert clip_scores(counts, 5).tolist() == [5, 3, 3, 0, 2, 4, 4]
+    assert clip_scores(counts, 9).tolist() == [9, 7, 7, 2, 0, 0, 0]
+    assert clip_scores(counts + 1, 1).tolist() == [0, 0, 2, 2, 7, 9, 9]
 
 
 @algorithms
