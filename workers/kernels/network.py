@@ -9,6 +9,10 @@ A mean of gradients at several points has the same form, and so has a difference
 What a record adds is k (x) x and a vector v, k and v integers, with ||k||^2 ||x||^2 + ||v||^2 (or
 ||k||_1 ||x||_1 + ||v||_1) checked against the Plan's bound in exact integers: no float is trusted.
 
+The records of a block take each step together, in loops over them that the compiler turns into vector
+code; arrays are [unit, record] for that. A record's floats are computed in an order of their own and
+the sums are exact integers: neither blocks nor threads nor vectors change a bit.
+
 `loss` is as in losses.py. Weights come as P points `base` [P, ...], and with `change` a record's
 vector is the mean of its gradients at base + move less that at base.
 """
@@ -42,6 +46,17 @@ def _add_gradients(count, hidden, outer, y, loss, weight, slopes, u, v):
             slope, unit = (slopes[r], unit) if unit > 0.0 else (0.0, 0.0)
             u[h, r] += slope * outer[h]
             v[h, r] += slope * unit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_margins(x, weights, hidden):
+    """hidden[h, r] += <weights[h], x[r]>, of floats, one column after the other."""
+    for r in range(x.shape[0]):
+        for h in range(weights.shape[0]):
+            margin = hidden[h, r]
+            for j in range(x.shape[1]):
+                margin += weights[h, j] * x[r, j]
+            hidden[h, r] = margin
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -125,7 +140,7 @@ def add_network_fixed(  # noqa: PLR0912 - one pass
     k, out = np.empty((width, BLOCK), np.int16), np.empty((width + 1, BLOCK), np.int32)
     hidden, u, v = np.empty((width, BLOCK)), np.empty((width, BLOCK)), np.empty((width + 1, BLOCK))
     slopes, row_norms, norms = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
-    per_u, per_v = np.empty(BLOCK), np.empty(BLOCK)  # each an array of its own: unit strides
+    per_u, per_v = np.empty(BLOCK), np.empty(BLOCK)  # not rows of one array, of unknown stride
     pairs = np.empty((BLOCK, LANES), dtype=np.int16)
     chunks = np.arange(columns)
     for j in range(columns - columns % ROWS if fast else columns, columns):
@@ -183,49 +198,54 @@ def add_network_float(  # noqa: PLR0912 - one pass
     """
     rows, columns = x.shape
     points, width, _ = base.shape
-    b, length = np.empty(columns, dtype=np.int64), np.empty(1, dtype=np.int64)
-    k, out = np.empty((width, 1), dtype=np.int32), np.empty((width + 1, 1), dtype=np.int32)
-    hidden, u, v = np.empty((width, 1)), np.empty((width, 1)), np.empty((width + 1, 1))
-    slope, row_norm, norm = np.empty(1), np.empty(1), np.empty(1)
-    per_u, per_v = np.empty(1), np.empty(1)
+    b, length = np.empty((BLOCK, columns), dtype=np.int16), np.empty(BLOCK, dtype=np.int64)
+    k, out = np.empty((width, BLOCK), np.int32), np.empty((width + 1, BLOCK), np.int32)
+    hidden, u, v = np.empty((width, BLOCK)), np.empty((width, BLOCK)), np.empty((width + 1, BLOCK))
+    slopes, row_norms, norms = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    sizes, largest, usable = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, dtype=np.bool_)
+    per_u, per_v = np.empty(BLOCK), np.empty(BLOCK)
     outer_now = outer + outer_move
-    for i in range(rows):
-        row, label, largest, doubt = x[i], y[i : i + 1], 0.0, 0.0
-        for j in range(columns):
-            largest = max(largest, abs(row[j]))
-            doubt += row[j] * 0.0
-        usable = doubt == 0.0 and largest > _TINY
-        shrink, size = 1.0 / largest, 0.0
-        for j in range(columns):
-            entry = row[j] * shrink
-            size += abs(entry) if use_l1 else entry * entry
-        size = size if use_l1 else np.sqrt(size)  # of the row over its largest entry
-        length[0] = 0
-        for j in range(columns):
-            entry = row[j] * shrink * (ROW_UNITS / size) if usable else 0.0
-            b[j] = np.int64(entry)
-            length[0] += abs(b[j]) if use_l1 else b[j] * b[j]
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        block, labels = x[first : first + count], y[first : first + count]
+        for r in range(count):
+            row, doubt, size = block[r], 0.0, 0.0
+            largest[r] = 0.0
+            for j in range(columns):
+                largest[r] = max(largest[r], abs(row[j]))
+                doubt += row[j] * 0.0
+            usable[r] = doubt == 0.0 and largest[r] > _TINY
+            shrink = 1.0 / largest[r]
+            for j in range(columns):
+                entry = row[j] * shrink
+                size += abs(entry) if use_l1 else entry * entry
+            sizes[r] = size if use_l1 else np.sqrt(size)  # of the row over its largest entry
+            row_norms[r] = sizes[r] * largest[r]
+            length[r] = 0
+            for j in range(columns):
+                entry = row[j] * shrink * (ROW_UNITS / sizes[r]) if usable[r] else 0.0
+                b[r, j] = np.int32(entry)
+                unit = np.int64(b[r, j])
+                length[r] += abs(unit) if use_l1 else unit * unit
         u[:] = 0.0
         v[:] = 0.0
         for p in range(points):
-            for h in range(width):
-                hidden[h, 0] = 0.0
-                for j in range(columns):
-                    hidden[h, 0] += base[p, h, j] * row[j]
+            hidden[:] = 0.0
+            _add_margins(block, base[p], hidden)
             if change:
-                _add_gradients(1, hidden, outer[p], label, loss, -1.0 / points, slope, u, v)
-                for h in range(width):
-                    for j in range(columns):
-                        hidden[h, 0] += move[h, j] * row[j]
-            _add_gradients(1, hidden, outer_now[p], label, loss, 1.0 / points, slope, u, v)
-        row_norm[0] = size * largest
-        _norms(1, u, v, row_norm, use_l1, norm)
-        usable = usable and norm[0] * 0.0 == 0.0
-        per_v[0] = (1.0 if norm[0] <= clip else clip / norm[0]) * (bound / clip) if usable else 0.0
-        per_u[0] = per_v[0] * size * largest / ROW_UNITS
-        _integers(1, u, v, per_u, per_v, float(bound), length, bound, use_l1, k, out)
-        for h in range(width):
-            for j in range(columns):
-                total[h, j] += k[h, 0] * b[j]
+                _add_gradients(count, hidden, outer[p], labels, loss, -1.0 / points, slopes, u, v)
+                _add_margins(block, move, hidden)
+            _add_gradients(count, hidden, outer_now[p], labels, loss, 1.0 / points, slopes, u, v)
+        _norms(count, u, v, row_norms, use_l1, norms)
+        for r in range(count):
+            per_v[r] = (1.0 if norms[r] <= clip else clip / norms[r]) * (bound / clip)
+            per_v[r] = per_v[r] if usable[r] and norms[r] * 0.0 == 0.0 else 0.0
+            per_u[r] = per_v[r] * sizes[r] * largest[r] / ROW_UNITS
+        _integers(count, u, v, per_u, per_v, float(bound), length, bound, use_l1, k, out)
+        for r in range(count):
+            for h in range(width):
+                for j in range(columns):
+                    total[h, j] += np.int64(k[h, r]) * np.int64(b[r, j])
         for h in range(width + 1):
-            rest[h] += out[h, 0]
+            for r in range(count):
+                rest[h] += out[h, r]
