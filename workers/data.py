@@ -481,8 +481,8 @@ class Data:
 
     def _network(self, points: Floats, move: Floats | None) -> Add:
         lattice, facts = self._sums, self._plan.facts
-        if lattice.norm == "l2" and lattice.contribution_units > NETWORK_UNITS:
-            raise WrongDataError  # the squares of longer ones would leave int64
+        if lattice.contribution_units > NETWORK_UNITS:
+            raise WrongDataError  # entries would leave int32, and their squares int64
         if facts.storage == "float64":
             return network_float(self._plan, lattice, points, move)
         _, _, places, fast = self._layout

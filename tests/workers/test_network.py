@@ -115,6 +115,36 @@ def test_blocks_and_threads_change_no_bit(monkeypatch):
     assert np.array_equal(whole, parts)
 
 
+@pytest.mark.parametrize("columns", [16, 17, D, 113])
+@pytest.mark.parametrize("width", [1, 2, 16])
+def test_vector_instructions_change_no_bit(columns, width, monkeypatch):
+    network, rng = {"kind": "relu_network", "width": width}, np.random.default_rng(3)
+    job = spec("gradient-descent", 1.0, loss="logistic", model=network, parameters={"clip": 0.7})
+    made = plan(job, facts("fixed", rows=N, columns=columns))
+    x = rng.integers(-350, 350, (N, columns)).astype(np.int16)
+    data = Data(made, x, rng.choice([-1.0, 1.0], N), Randomness(KEY, "x"))
+    w = rng.normal(size=made.dimension)
+    by_vectors = data.exact_sum(w, 0, N)
+    monkeypatch.setattr(madd, "AVAILABLE", False)
+    data.use(made.lattice)  # forgets the layout
+    assert np.array_equal(by_vectors, data.exact_sum(w, 0, N))
+
+
+@storages
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_clipped_record_is_as_long_as_the_bound_and_no_longer(storage, delta):
+    parameters = {"clip": 0.01}
+    job = spec(
+        "gradient-descent", 1.0, delta, loss="logistic", model=NETWORK, parameters=parameters
+    )
+    made, (stored, _, y) = plan(job, facts(storage, rows=N, columns=D)), rows_of(storage)
+    data, power = Data(made, stored, y, Randomness(KEY, "x")), 1 if delta == 0.0 else 2
+    w = np.random.default_rng(1).normal(size=made.dimension) / 3
+    bound = made.lattice.contribution_units**power
+    sizes = [sum(abs(int(v)) ** power for v in data.exact_sum(w, i, i + 1)) for i in range(N)]
+    assert 0.99 * bound < max(sizes) <= bound
+
+
 @pytest.mark.parametrize("algorithm", ["gradient-descent", "online-to-nonconvex"])
 @pytest.mark.parametrize("delta", [None, 0.0])
 def test_a_fitted_network_predicts_from_raw_rows(algorithm, delta):

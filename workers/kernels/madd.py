@@ -1,6 +1,6 @@
-"""Two inner loops with the instruction that multiplies pairs of int16 and adds them into int32.
+"""Inner loops with the instruction that multiplies pairs of int16 and adds them into int32.
 
-numba writes scalar code and leaves vectors to LLVM, which finds this instruction in neither loop; so
+numba writes scalar code and leaves vectors to LLVM, which finds this instruction in none of them; so
 they are spelled out here, for CPUs with AVX2. All arithmetic is on integers and exact: the portable
 loops in gradients.py give the same bits, and a test compares them.
 
@@ -26,7 +26,13 @@ AVAILABLE = bool(
 _I16, _I32, _I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _V16, _V8 = ir.VectorType(_I16, LANES), ir.VectorType(_I32, 8)
 _V8L = ir.VectorType(_I64, 8)
-_ZERO = ir.Constant(_V8, [0] * 8)
+_ZERO, _UNDEFINED = ir.Constant(_V8, [0] * 8), ir.Constant(_V8, ir.Undefined)
+# lanes that interleave two rows of a chunk as the CPU does, and those that put sums back in order
+_PAIRED = [
+    [i for k in (*range(low, low + 4), *range(low + 8, low + 12)) for i in (k, k + LANES)]
+    for low in (0, 4)
+]
+_ORDERED = [[*range(low, low + 4), *range(low + 8, low + 12)] for low in (0, 4)]
 
 
 def places(columns: int) -> NDArray[np.int64]:
@@ -61,6 +67,15 @@ class _Code:
     def load(self, array, index, kind, align):
         place = self.builder.gep(array.data, [index])
         return self.builder.load(self.builder.bitcast(place, kind.as_pointer()), align=align)
+
+    def store(self, value, array, index, align):
+        place = self.builder.gep(array.data, [index])
+        self.builder.store(value, self.builder.bitcast(place, value.type.as_pointer()), align=align)
+
+    def spread(self, pair):
+        """A pair of int16 in every lane of a vector."""
+        single = self.builder.insert_element(_UNDEFINED, pair, _I32(0))
+        return self.builder.bitcast(self.shuffle(single, _UNDEFINED, [0] * 8), _V16)
 
     def shuffle(self, a, b, lanes):
         mask = ir.Constant(ir.VectorType(_I32, len(lanes)), list(lanes))
@@ -119,31 +134,77 @@ def accumulate16(typing_context, x, first, q, totals):
         rows, start, scalars, out = code.arrays
         columns = builder.extract_value(rows.shape, 1)
         size = builder.extract_value(out.shape, 0)
-        low = [i for k in (0, 1, 2, 3, 8, 9, 10, 11) for i in (k, k + LANES)]
-        high = [i for k in (4, 5, 6, 7, 12, 13, 14, 15) for i in (k, k + LANES)]
-        undefined = ir.Constant(_V8, ir.Undefined)
-        pairs = []
-        for r in range(0, ROWS, 2):
-            pair = code.load(scalars, _I64(r), _I32, 2)
-            single = builder.insert_element(undefined, pair, _I32(0))
-            spread = code.shuffle(single, undefined, [0] * 8)
-            pairs.append(builder.bitcast(spread, _V16))
+        pairs = [code.spread(code.load(scalars, _I64(r), _I32, 2)) for r in range(0, ROWS, 2)]
         bases = [builder.mul(builder.add(start, _I64(r)), columns) for r in range(ROWS)]
         with cgutils.for_range(builder, builder.udiv(size, _I64(LANES))) as loop:
             lane, offset = code.chunk(loop.index, columns)
             sums = [_ZERO, _ZERO]
             for r, pair in zip(range(0, ROWS, 2), pairs, strict=True):
                 a, b = (code.load(rows, builder.add(bases[r + i], offset), _V16, 2) for i in (0, 1))
-                for half, lanes in enumerate((low, high)):
+                for half, lanes in enumerate(_PAIRED):
                     product = code.madd(code.shuffle(a, b, lanes), pair)
                     sums[half] = builder.add(sums[half], product)
-            for half, lanes in enumerate(
-                ((0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
-            ):
-                place = builder.gep(out.data, [builder.add(lane, _I64(8 * half))])
-                target = builder.bitcast(place, _V8L.as_pointer())
+            for half, lanes in enumerate(_ORDERED):
+                place = builder.add(lane, _I64(8 * half))
                 wide = builder.sext(code.shuffle(*sums, lanes), _V8L)
-                builder.store(builder.add(builder.load(target, align=8), wide), target, align=8)
+                code.store(builder.add(code.load(out, place, _V8L, 8), wide), out, place, 8)
         return context.get_dummy_value()
 
     return types.void(x, first, q, totals), generate
+
+
+@intrinsic
+def accumulate_all(typing_context, x, rows, q, totals, pairs):
+    """totals[h] += sum over r < rows of q[h, r] x[r], in chunks; `rows` is a multiple of 16.
+
+    As accumulate16, but all h share a chunk's interleaved rows, which wait in `pairs` [rows, LANES].
+    The low and the high 16 bits of each sum of sixteen products are added up apart, which stays within
+    int32 for 2^15 of them, so int64 is needed once per call.
+    """
+
+    def generate(context, builder, signature, arguments):
+        if not AVAILABLE:
+            return context.get_dummy_value()
+        code = _Code(context, builder, signature, arguments)
+        x, rows, q, totals, pairs = code.arrays
+        columns, stride = (builder.extract_value(array.shape, 1) for array in (x, q))
+        units, size = (builder.extract_value(totals.shape, axis) for axis in (0, 1))
+        parts = [cgutils.alloca_once(builder, _V8) for _ in range(4)]  # low, low, high, high
+        low_bits, shift = (ir.Constant(_V8, [value] * 8) for value in (2**16 - 1, 16))
+        with cgutils.for_range(builder, builder.udiv(size, _I64(LANES))) as chunk:
+            lane, offset = code.chunk(chunk.index, columns)
+            with cgutils.for_range_slice(builder, _I64(0), rows, _I64(2)) as (row, _):
+                place = builder.add(builder.mul(row, columns), offset)
+                a, b = (code.load(x, at, _V16, 2) for at in (place, builder.add(place, columns)))
+                for half, lanes in enumerate(_PAIRED):
+                    place = builder.mul(builder.add(row, _I64(half)), _I64(LANES))
+                    code.store(code.shuffle(a, b, lanes), pairs, place, 2)
+            with cgutils.for_range(builder, units) as unit:
+                for part in parts:
+                    builder.store(_ZERO, part)
+                start = builder.mul(unit.index, stride)
+                with cgutils.for_range_slice(builder, _I64(0), rows, _I64(ROWS)) as (first, _):
+                    sums = [_ZERO, _ZERO]
+                    for r in range(0, ROWS, 2):
+                        row = builder.add(first, _I64(r))
+                        pair = code.spread(code.load(q, builder.add(start, row), _I32, 2))
+                        for half in (0, 1):
+                            place = builder.mul(builder.add(row, _I64(half)), _I64(LANES))
+                            product = code.madd(code.load(pairs, place, _V16, 2), pair)
+                            sums[half] = builder.add(sums[half], product)
+                    bits = [builder.and_(total, low_bits) for total in sums]
+                    bits += [builder.ashr(total, shift) for total in sums]
+                    for part, more in zip(parts, bits, strict=True):
+                        builder.store(builder.add(builder.load(part), more), part)
+                low, high = (list(map(builder.load, halves)) for halves in (parts[:2], parts[2:]))
+                home = builder.add(builder.mul(unit.index, size), lane)
+                for half, lanes in enumerate(_ORDERED):
+                    place = builder.add(home, _I64(8 * half))
+                    wide = builder.sext(code.shuffle(*high, lanes), _V8L)
+                    wide = builder.shl(wide, ir.Constant(_V8L, [16] * 8))
+                    wide = builder.add(wide, builder.sext(code.shuffle(*low, lanes), _V8L))
+                    wide = builder.add(wide, code.load(totals, place, _V8L, 8))
+                    code.store(wide, totals, place, 8)
+        return context.get_dummy_value()
+
+    return types.void(x, rows, q, totals, pairs), generate

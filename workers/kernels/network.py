@@ -9,6 +9,10 @@ A mean of gradients at several points has the same form, and so has a difference
 What a record adds is k (x) x and a vector v, k and v integers, with ||k||^2 ||x||^2 + ||v||^2 (or
 ||k||_1 ||x||_1 + ||v||_1) checked against the Plan's bound in exact integers: no float is trusted.
 
+The records of a block take each step together, in loops over them that the compiler turns into vector
+code; arrays are [unit, record] for that. A record's floats are computed in an order of their own and
+the sums are exact integers: neither blocks nor threads nor vectors change a bit.
+
 `loss` is as in losses.py. Weights come as P points `base` [P, ...], and with `change` a record's
 vector is the mean of its gradients at base + move less that at base.
 """
@@ -17,80 +21,105 @@ import numpy as np
 from numba import njit
 
 from workers.kernels.losses import derivative64
-from workers.kernels.madd import ROWS
+from workers.kernels.madd import LANES, ROWS, accumulate_all
 from workers.kernels.vectors import _TINY, BLOCK, _accumulate, _margins
 
 _MULTIPLIER_MAX = 2.0**15 - 1  # k are int16 for fixed rows
 ROW_UNITS = 2**12  # of the integer direction of a float64 row
 
 
-@njit(cache=True, inline="always", error_model="numpy")
-def _add_gradient(hidden, outer, offset, y, loss, weight, u, v):
-    """(u, v) += weight times the gradient of one record whose hidden units are `hidden`."""
-    width = outer.size
-    output = offset
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_gradients(count, hidden, outer, y, loss, weight, slopes, u, v):
+    """(u, v)[:, r] += weight times the gradient of record r, whose hidden units are hidden[:, r]."""
+    width = outer.size - 1
+    slopes[:count] = outer[width]
     for h in range(width):
-        output += outer[h] * (hidden[h] if hidden[h] > 0.0 else 0.0)
-    slope = weight * derivative64(loss, output, y)
+        for r in range(count):
+            unit = hidden[h, r]
+            slopes[r] += outer[h] * (unit if unit > 0.0 else 0.0)
+    for r in range(count):
+        slopes[r] = weight * derivative64(loss, slopes[r], y[r])
+        v[width, r] += slopes[r]
     for h in range(width):
-        if hidden[h] > 0.0:
-            u[h] += slope * outer[h]
-            v[h] += slope * hidden[h]
-    v[width] += slope
+        for r in range(count):
+            unit = hidden[h, r]
+            slope, unit = (slopes[r], unit) if unit > 0.0 else (0.0, 0.0)
+            u[h, r] += slope * outer[h]
+            v[h, r] += slope * unit
 
 
-@njit(cache=True, inline="always", error_model="numpy")
-def _size(u, v, row, use_l1):
-    """The norm of (u (x) x, v) for a row of this norm."""
-    inner, rest = 0.0, 0.0
-    for h in range(u.size):
-        inner += abs(u[h]) if use_l1 else u[h] * u[h]
-    for h in range(v.size):
-        rest += abs(v[h]) if use_l1 else v[h] * v[h]
-    return inner * row + rest if use_l1 else np.sqrt(inner * row * row + rest)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_margins(x, weights, hidden):
+    """hidden[h, r] += <weights[h], x[r]>, of floats, one column after the other."""
+    for r in range(x.shape[0]):
+        for h in range(weights.shape[0]):
+            margin = hidden[h, r]
+            for j in range(x.shape[1]):
+                margin += weights[h, j] * x[r, j]
+            hidden[h, r] = margin
 
 
-@njit(cache=True, inline="always", error_model="numpy")
-def _fits(k, v, row, bound, use_l1):
-    """Whether the integers are within the bound; `row` is ||x||_1 or ||x||^2, an integer.
+@njit(cache=True, nogil=True, error_model="numpy")
+def _norms(count, u, v, row_norms, use_l1, norms):
+    """norms[r] = that of (u (x) x, v)[:, r] for a row of this norm."""
+    rest = np.zeros(count)
+    norms[:count] = 0.0
+    for h in range(u.shape[0]):
+        for r in range(count):
+            norms[r] += abs(u[h, r]) if use_l1 else u[h, r] * u[h, r]
+    for h in range(v.shape[0]):
+        for r in range(count):
+            rest[r] += abs(v[h, r]) if use_l1 else v[h, r] * v[h, r]
+    for r in range(count):
+        row = row_norms[r]
+        both = norms[r] * row + rest[r] if use_l1 else norms[r] * row * row + rest[r]
+        norms[r] = both if use_l1 else np.sqrt(both)
 
-    Floats first, to know that no product leaves int64: they err by far less than the factor 1.01, and
-    1.01 bound^2 < 2^63.
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _round(count, values, per, half, most, use_l1, units, size, about):
+    """units[:, r] = values[:, r] per[r] to the nearest integers where half[r] is 0.5, towards zero
+    where it is 0; size[r] = the sum of their squares (or absolute values), which may wrap, and
+    about[r] = the same in floats. A NaN counts as zero, and only values within `most` < 2^31 are
+    converted."""
+    size[:count] = 0
+    about[:count] = 0.0
+    for h in range(values.shape[0]):
+        for r in range(count):
+            value = values[h, r] * per[r]
+            value = value if value == value else 0.0  # noqa: PLR0124 - vector code for isnan
+            value = value if value < most else most
+            value = value if value > -most else -most
+            unit = np.int32(value + (half[r] if value > 0.0 else -half[r]))
+            units[h, r] = unit
+            size[r] += np.int64(abs(unit)) if use_l1 else np.int64(unit) * np.int64(unit)
+            about[r] += abs(float(unit)) if use_l1 else float(unit) * float(unit)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _integers(count, u, v, per_u, per_v, most, length, bound, use_l1, k, out):
+    """k, out = u per_u, v per_v to the nearest integers; towards zero for a record whose integers are
+    too long; zero if these still are.
+
+    `length` is ||x||_1 or ||x||^2 of a record's row of integers. Floats tell first that no product and
+    no sum has left int64: they err by far less than the factor 1.01, and 1.01^2 bound^2 < 2^63.
     """
-    inner, rest = np.int64(0), np.int64(0)
-    about, about_rest = 0.0, 0.0
-    for h in range(k.size):
-        size = abs(np.int64(k[h])) if use_l1 else np.int64(k[h]) * np.int64(k[h])
-        inner += size
-        about += size
-    for h in range(v.size):
-        size = abs(v[h]) if use_l1 else v[h] * v[h]
-        rest += size
-        about_rest += size
+    half, about, about_rest = np.full(count, 0.5), np.empty(count), np.empty(count)
+    inner, rest = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     limit = np.int64(bound) if use_l1 else np.int64(bound) * np.int64(bound)
-    if about * float(row) + about_rest > 1.01 * float(limit):
-        return False
-    return inner * np.int64(row) + rest <= limit
-
-
-@njit(cache=True, inline="always", error_model="numpy")
-def _integers(u, v, per_u, per_v, most, row, bound, use_l1, k, out):
-    """k, out = u per_u, v per_v to the nearest integers; towards zero if those are too long; zero if
-    these still are. A NaN counts as zero, and only values within `most` or the bound are converted."""
-    for attempt in range(3):
-        half = 0.5 if attempt == 0 else 0.0
-        for h in range(u.size):
-            value = u[h] * per_u
-            value = value if value == value and attempt < 2 else 0.0  # noqa: PLR0124 - isnan
-            value = min(max(value, -most), most)
-            k[h] = np.int64(value + half) if value > 0.0 else -np.int64(half - value)
-        for h in range(v.size):
-            value = v[h] * per_v
-            value = value if value == value and attempt < 2 else 0.0  # noqa: PLR0124 - isnan
-            value = min(max(value, -float(bound)), float(bound))
-            out[h] = np.int64(value + half) if value > 0.0 else -np.int64(half - value)
-        if _fits(k, out, row, bound, use_l1):
-            return
+    failed = True
+    while failed:
+        _round(count, u, per_u, half, most, use_l1, k, inner, about)
+        _round(count, v, per_v, half, float(bound), use_l1, out, rest, about_rest)
+        failed = False
+        for r in range(count):
+            if (
+                about[r] * float(length[r]) + about_rest[r] > 1.01 * float(limit)
+                or inner[r] * length[r] + rest[r] > limit
+            ):
+                if half[r] == 0.0:
+                    per_u[r], per_v[r] = 0.0, 0.0
+                half[r], failed = 0.0, True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -106,10 +135,13 @@ def add_network_fixed(  # noqa: PLR0912 - one pass
     rows, columns = x.shape
     points, width, size = base.shape
     margins = np.empty((points, width, BLOCK), dtype=np.int32)
-    moves = np.zeros((width, BLOCK), dtype=np.int32)
-    q, k = np.empty((width, BLOCK), dtype=np.int16), np.empty(width, dtype=np.int64)
-    hidden, u = np.empty(width), np.empty(width)
-    v, out = np.empty(width + 1), np.empty(width + 1, dtype=np.int64)
+    moves = np.empty((width, BLOCK), dtype=np.int32)
+    length = np.empty(BLOCK, dtype=np.int64)
+    k, out = np.empty((width, BLOCK), np.int16), np.empty((width + 1, BLOCK), np.int32)
+    hidden, u, v = np.empty((width, BLOCK)), np.empty((width, BLOCK)), np.empty((width + 1, BLOCK))
+    slopes, row_norms, norms = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    per_u, per_v = np.empty(BLOCK), np.empty(BLOCK)  # not rows of one array, of unknown stride
+    pairs = np.empty((BLOCK, LANES), dtype=np.int16)
     chunks = np.arange(columns)
     for j in range(columns - columns % ROWS if fast else columns, columns):
         chunks[j] = size - (columns - j)
@@ -117,51 +149,43 @@ def add_network_fixed(  # noqa: PLR0912 - one pass
     for first in range(0, rows, BLOCK):
         count = min(BLOCK, rows - first)
         quick = count - count % ROWS if fast else 0
-        block = x[first : first + count]
+        block, labels = x[first : first + count], y[first : first + count]
+        for r in range(count):
+            length[r] = 0
+            for j in range(columns):
+                entry = np.int64(block[r, j])
+                length[r] += abs(entry) if use_l1 else entry * entry
         for h in range(width):
             for p in range(points):
                 _margins(block, quick, base[p, h], chunks, margins[p, h])
             if change:
                 _margins(block, quick, move[h], chunks, moves[h])
-        for r in range(count):
-            length = np.int64(0)
-            for j in range(columns):
-                entry = np.int64(block[r, j])
-                length += abs(entry) if use_l1 else entry * entry
-            u[:] = 0.0
-            v[:] = 0.0
-            label = y[first + r]
-            for p in range(points):
-                for h in range(width):
-                    hidden[h] = margins[p, h, r] * base_steps[p, h]
-                if change:
-                    _add_gradient(
-                        hidden, outer[p, :width], outer[p, width], label, loss, -1.0 / points, u, v
-                    )
-                    for h in range(width):
-                        hidden[h] += moves[h, r] * move_steps[h]
-                _add_gradient(
-                    hidden,
-                    outer_now[p, :width],
-                    outer_now[p, width],
-                    label,
-                    loss,
-                    1.0 / points,
-                    u,
-                    v,
-                )
-            norm = (float(length) if use_l1 else np.sqrt(float(length))) * feature_step
-            norm = _size(u, v, norm, use_l1)
-            per_v = (1.0 if norm <= clip else clip / norm) * (bound / clip)
-            _integers(
-                u, v, per_v * feature_step, per_v, _MULTIPLIER_MAX, length, bound, use_l1, k, out
-            )
+        u[:] = 0.0
+        v[:] = 0.0
+        for p in range(points):
             for h in range(width):
-                q[h, r] = k[h]
-            for h in range(width + 1):
-                rest[h] += out[h]
+                for r in range(count):
+                    hidden[h, r] = margins[p, h, r] * base_steps[p, h]
+            if change:
+                _add_gradients(count, hidden, outer[p], labels, loss, -1.0 / points, slopes, u, v)
+                for h in range(width):
+                    for r in range(count):
+                        hidden[h, r] += moves[h, r] * move_steps[h]
+            _add_gradients(count, hidden, outer_now[p], labels, loss, 1.0 / points, slopes, u, v)
+        for r in range(count):
+            row_norms[r] = (length[r] if use_l1 else np.sqrt(length[r])) * feature_step
+        _norms(count, u, v, row_norms, use_l1, norms)
+        for r in range(count):
+            per_v[r] = (1.0 if norms[r] <= clip else clip / norms[r]) * (bound / clip)
+            per_u[r] = per_v[r] * feature_step
+        _integers(count, u, v, per_u, per_v, _MULTIPLIER_MAX, length, bound, use_l1, k, out)
+        if fast:
+            accumulate_all(block, quick, k, total, pairs)
         for h in range(width):
-            _accumulate(block, quick, q[h], chunks, total[h])
+            _accumulate(block[quick:], 0, k[h, quick:], chunks, total[h])
+        for h in range(width + 1):
+            for r in range(count):
+                rest[h] += out[h, r]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -174,50 +198,54 @@ def add_network_float(  # noqa: PLR0912 - one pass
     """
     rows, columns = x.shape
     points, width, _ = base.shape
-    k, b = np.empty(width, dtype=np.int64), np.empty(columns, dtype=np.int64)
-    hidden, u = np.empty(width), np.empty(width)
-    v, out = np.empty(width + 1), np.empty(width + 1, dtype=np.int64)
+    b, length = np.empty((BLOCK, columns), dtype=np.int16), np.empty(BLOCK, dtype=np.int64)
+    k, out = np.empty((width, BLOCK), np.int32), np.empty((width + 1, BLOCK), np.int32)
+    hidden, u, v = np.empty((width, BLOCK)), np.empty((width, BLOCK)), np.empty((width + 1, BLOCK))
+    slopes, row_norms, norms = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    sizes, largest, usable = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, dtype=np.bool_)
+    per_u, per_v = np.empty(BLOCK), np.empty(BLOCK)
     outer_now = outer + outer_move
-    for i in range(rows):
-        row, largest, doubt = x[i], 0.0, 0.0
-        for j in range(columns):
-            largest = max(largest, abs(row[j]))
-            doubt += row[j] * 0.0
-        usable = doubt == 0.0 and largest > _TINY
-        shrink, size = 1.0 / largest, 0.0
-        for j in range(columns):
-            entry = row[j] * shrink
-            size += abs(entry) if use_l1 else entry * entry
-        size = size if use_l1 else np.sqrt(size)  # of the row over its largest entry
-        length = np.int64(0)
-        for j in range(columns):
-            entry = row[j] * shrink * (ROW_UNITS / size) if usable else 0.0
-            b[j] = np.int64(entry)
-            length += abs(b[j]) if use_l1 else b[j] * b[j]
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        block, labels = x[first : first + count], y[first : first + count]
+        for r in range(count):
+            row, doubt, size = block[r], 0.0, 0.0
+            largest[r] = 0.0
+            for j in range(columns):
+                largest[r] = max(largest[r], abs(row[j]))
+                doubt += row[j] * 0.0
+            usable[r] = doubt == 0.0 and largest[r] > _TINY
+            shrink = 1.0 / largest[r]
+            for j in range(columns):
+                entry = row[j] * shrink
+                size += abs(entry) if use_l1 else entry * entry
+            sizes[r] = size if use_l1 else np.sqrt(size)  # of the row over its largest entry
+            row_norms[r] = sizes[r] * largest[r]
+            length[r] = 0
+            for j in range(columns):
+                entry = row[j] * shrink * (ROW_UNITS / sizes[r]) if usable[r] else 0.0
+                b[r, j] = np.int32(entry)
+                unit = np.int64(b[r, j])
+                length[r] += abs(unit) if use_l1 else unit * unit
         u[:] = 0.0
         v[:] = 0.0
         for p in range(points):
-            for h in range(width):
-                hidden[h] = 0.0
-                for j in range(columns):
-                    hidden[h] += base[p, h, j] * row[j]
+            hidden[:] = 0.0
+            _add_margins(block, base[p], hidden)
             if change:
-                _add_gradient(
-                    hidden, outer[p, :width], outer[p, width], y[i], loss, -1.0 / points, u, v
-                )
-                for h in range(width):
-                    for j in range(columns):
-                        hidden[h] += move[h, j] * row[j]
-            _add_gradient(
-                hidden, outer_now[p, :width], outer_now[p, width], y[i], loss, 1.0 / points, u, v
-            )
-        norm = _size(u, v, size * largest, use_l1)
-        usable = usable and norm * 0.0 == 0.0
-        per_v = (1.0 if norm <= clip else clip / norm) * (bound / clip) if usable else 0.0
-        per_u = per_v * size * largest / ROW_UNITS
-        _integers(u, v, per_u, per_v, float(bound), length, bound, use_l1, k, out)
-        for h in range(width):
-            for j in range(columns):
-                total[h, j] += k[h] * b[j]
+                _add_gradients(count, hidden, outer[p], labels, loss, -1.0 / points, slopes, u, v)
+                _add_margins(block, move, hidden)
+            _add_gradients(count, hidden, outer_now[p], labels, loss, 1.0 / points, slopes, u, v)
+        _norms(count, u, v, row_norms, use_l1, norms)
+        for r in range(count):
+            per_v[r] = (1.0 if norms[r] <= clip else clip / norms[r]) * (bound / clip)
+            per_v[r] = per_v[r] if usable[r] and norms[r] * 0.0 == 0.0 else 0.0
+            per_u[r] = per_v[r] * sizes[r] * largest[r] / ROW_UNITS
+        _integers(count, u, v, per_u, per_v, float(bound), length, bound, use_l1, k, out)
+        for r in range(count):
+            for h in range(width):
+                for j in range(columns):
+                    total[h, j] += np.int64(k[h, r]) * np.int64(b[r, j])
         for h in range(width + 1):
-            rest[h] += out[h]
+            for r in range(count):
+                rest[h] += out[h, r]
