@@ -342,6 +342,11 @@ def plan(spec: JobSpec, facts: Facts) -> Plan:
         raise PlanRefused(
             f"{algorithm.name} takes no regulariser besides ridge; {proximal_sgd.NAME} does."
         )
+    if spec.model.kind != "linear" and algorithm.certifies:
+        raise PlanRefused(
+            f"{algorithm.name} is about linear models and {spec.model.kind} is none; "
+            'leave "model" out and set "of" to a job that fitted a linear model.'
+        )
     if spec.model.kind != "linear" and not algorithm.networks:
         raise PlanRefused(
             f"{algorithm.name} fits linear models and {spec.model.kind} is none; use "
