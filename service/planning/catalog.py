@@ -189,7 +189,8 @@ CATALOG: dict[str, Algorithm] = {
             paper=_KLL,
             algorithm="2 with B = N",
             theorem="3.1",
-            problem="convex losses over any set with a projection; rows may be unbounded",
+            problem="convex losses over any set with a projection, and ReLU networks (without a "
+            "theorem); rows may be unbounded",
             needs=(),
             cost="one noisy sum over all rows per step; costs add",
             parameters=gradient_descent.Parameters,

@@ -59,6 +59,18 @@ def test_every_algorithm_has_its_row():
     assert set(ROWS) == set(CATALOG)
 
 
+def test_the_catalog_says_which_algorithms_take_networks():
+    said = {name for name, entry in CATALOG.items() if "ReLU networks" in entry.problem}
+    taken = set()
+    for name in CATALOG:
+        try:
+            plan(spec(name, model="relu_network"), facts(columns=3))
+            taken.add(name)
+        except PlanRefused:
+            pass
+    assert said == taken == {"gradient-descent", "online-to-nonconvex"}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
 def test_the_guarantee(case):
     _, account, _, rows, _, epsilon = case
