@@ -100,4 +100,11 @@ def _constrained(g, c, size, p, positive):
             high = b
     _moved(g, c, high, p, positive, u)
     w = c + u
-    return w * (size / np.abs(w).sum())
+    total = np.abs(w).sum()
+    if 0.0 < total < inf:
+        return w / total * size
+    # g is so much longer than the set is large that no b here tells its entries apart: a vertex
+    top = np.argmax(g if positive else np.abs(g))
+    w[:] = 0.0
+    w[top] = -size if g[top] < 0.0 and not positive else size
+    return w
