@@ -2,6 +2,7 @@
 is released or chosen by more than was priced; and they find stationary points."""
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, product
 from math import exp, isqrt, lgamma, log, log1p, sqrt
 
@@ -11,6 +12,7 @@ import pytest
 import workers.data
 from service.errors import PlanRefused
 from service.planning.algorithms import polyhedral_stochastic_frank_wolfe as planning
+from service.planning.algorithms.frank_wolfe import largest_pair
 from service.planning.algorithms.stochastic_frank_wolfe import row_norm
 from service.planning.catalog import plan
 from service.planning.conversion import epsilon_of_gaussian
@@ -219,12 +221,13 @@ def test_vertices_in_fixed_point_keep_their_pairs_within_the_bound(monkeypatch):
     rng = np.random.default_rng(0)
     vertices = tuple(map(tuple, rng.normal(size=(60, 4)).tolist()))
     fixed = planning.fixed_point(vertices, 0.01)
-    tight = planning._largest_pair(fixed, 5, 7)
+    reach = partial(planning._reach, 5, 7)
+    tight = largest_pair(fixed, reach)
     for a, b in combinations(fixed, 2):
         v = [p - q for p, q in zip(a, b, strict=True)]
         assert min(5 * sum(map(abs, v)), 7 * isqrt(sum(e * e for e in v))) <= tight
-    monkeypatch.setattr(planning, "_PAIRS_MAX", 100)
-    assert tight <= planning._largest_pair(fixed, 5, 7) <= 2 * tight
+    monkeypatch.setattr("service.planning.algorithms.frank_wolfe._PAIRS_MAX", 100)
+    assert tight <= largest_pair(fixed, reach) <= 2 * tight
 
 
 # --- sums --------------------------------------------------------------------------------------------
