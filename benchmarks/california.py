@@ -26,7 +26,6 @@ rows, by an interior point method (absolute) or L-BFGS.
 import csv
 import gzip
 import io
-import os
 import sys
 from pathlib import Path
 
@@ -34,21 +33,15 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog, minimize
 
+from benchmarks.adult import DELTA, EPSILONS, facts, fit
 from service.datasets import encode
-from service.datasets.ingest import secret_order
 from service.datasets.schema import Schema
 from service.planning.catalog import plan
-from service.planning.price import AccountTerms
-from service.planning.spec import Facts, Huber, JobSpec
-from workers.data import Data
-from workers.execute import RUNS
-from workers.progress import Progress
-from workers.randomness import Randomness
+from service.planning.spec import Huber, JobSpec
 
 SCHEMA = Schema.model_validate_json((Path(__file__).parent / "california_schema.json").read_text())
 ALGORITHM, STEPS, RADIUS = "accelerated-sgd", 512, 2.0 * SCHEMA.blocks
 CLIPS = {"absolute": None, "huber": None, "squared": 0.5}
-EPSILONS, DELTA = (0.5, 1.0, 2.0), 1e-6
 PER_HOUSEHOLD = {
     "rooms_per_household": "total_rooms",
     "bedrooms_per_household": "total_bedrooms",
@@ -75,16 +68,6 @@ def load(folder):
 
 
 def planned(loss, epsilon, rows):
-    facts = Facts(
-        rows=rows,
-        columns=SCHEMA.width,
-        storage=SCHEMA.storage,
-        feature_step=encode.feature_step(SCHEMA),
-        linf_units=encode.LINF_UNITS,
-        l2_units=encode.l2_units(SCHEMA),
-        label=SCHEMA.label.kind,
-        account=AccountTerms.for_ceiling(epsilon, DELTA),
-    )
     parameters = {"steps": STEPS, "batch": rows, "clip": CLIPS[loss]}
     spec = {
         "dataset": "ds_california",
@@ -94,14 +77,7 @@ def planned(loss, epsilon, rows):
         "privacy": {"epsilon": epsilon, "delta": DELTA},
         "parameters": {name: value for name, value in parameters.items() if value is not None},
     }
-    return plan(JobSpec.model_validate(spec), facts)
-
-
-def fit(made, z, y):
-    """The weights of one run under a fresh key, on rows in an order of their own."""
-    order = secret_order(os.urandom(32), len(y))
-    randomness = Randomness(os.urandom(32), made.digest())
-    return RUNS[made.algorithm](made, Data(made, z[order], y[order], randomness), Progress())
+    return plan(JobSpec.model_validate(spec), facts(rows, epsilon, SCHEMA))
 
 
 def without_privacy(loss, x, y):

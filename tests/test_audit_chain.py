@@ -109,6 +109,46 @@ def test_a_changed_record_is_found_even_when_signed_again(office, chain, change,
     assert any(says in line for line in verify_chain(unsigned, key)), verify_chain(unsigned, key)
 
 
+def set_algorithm(body):
+    body["plan"]["spec"]["algorithm"] = "of-another-version"
+
+
+def set_rows_too_small_for_a_lattice(body):
+    body["plan"]["facts"]["feature_step"] = 5e-324
+
+
+def set_delta_without_a_logarithm(body):
+    body["plan"]["guarantee"]["delta"] = -1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (set_algorithm, "planning its spec again gives another Plan: PlanRefused"),
+        (
+            set_rows_too_small_for_a_lattice,
+            "planning its spec again gives another Plan: ValidationError",
+        ),
+        (
+            set_delta_without_a_logarithm,
+            "exceed the (epsilon, delta) that is claimed: ValueError",
+        ),
+    ],
+)
+def test_a_record_that_cannot_be_checked_is_a_finding_and_the_others_are_still_read(
+    office, chain, change, says
+):
+    change(chain[0]["body"])
+    chain[0]["body"]["plan_digest"] = sha256(canonical_json(chain[0]["body"]["plan"]))
+    resign(office, chain[0])
+    chain[2]["body"]["charge"]["units"] = 0
+    resign(office, chain[2])
+    found = verify_chain(chain, office.settings.keys.public_hex())
+    assert any(line.startswith("record 1: ") and says in line for line in found), found
+    assert "record 2: does not follow the record before it" in found
+    assert "record 3: the charge is not the Plan's price" in found
+
+
 @pytest.mark.parametrize(("version", "findings"), [(-1, 0), (0, 1)])
 def test_a_plan_of_an_older_planner_verifies_without_the_fields_that_have_come_since(
     office, chain, version, findings

@@ -20,6 +20,12 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def length(vector: Floats) -> float:
+    """Its l2 norm. By einsum, which no number of threads changes: BLAS may then add up in another
+    order, and a job that is run again elsewhere should go the same way to the last bit."""
+    return sqrt(float(np.einsum("i,i->", vector, vector)))
+
+
 def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArray[Any], float]:
     """The weights as integers of at most 15 bits, and what one unit is worth.
 
@@ -32,5 +38,5 @@ def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArra
         return np.zeros(weights.size), 1.0
     scaled = weights / largest
     room = (2**31 - 1) / l2_units - sqrt(weights.size)  # rounding adds at most sqrt(d)/2
-    units_max = min(2**15 - 1, room / sqrt(float(scaled @ scaled)))
+    units_max = min(2**15 - 1, room / length(scaled))
     return np.rint(scaled * units_max), largest / units_max

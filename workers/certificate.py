@@ -16,6 +16,7 @@ from service.planning.losses import scalar, set_radius
 from service.planning.plan import CertificateSchedule, Plan
 from service.planning.spec import FeasibleSet, JobSpec
 from workers.algorithms.stochastic_frank_wolfe import norm
+from workers.arrays import length
 from workers.directions import ball
 from workers.kernels.losses import as_slope, slopes_at
 from workers.kernels.projections import project
@@ -31,7 +32,7 @@ def certificate_of(plan: Plan, w: Floats, gradient: Floats) -> dict[str, Any]:
     assert of is not None
     sums = plan.facts.rows * schedule.points
     noise = noise_norm(lattice, w.size) / sums
-    farthest = float(np.linalg.norm(w)) + set_radius(plan.spec.set, w.size)
+    farthest = length(w) + set_radius(plan.spec.set, w.size)
     return {
         "of": of.job,
         "model_digest": of.digest,
@@ -46,16 +47,16 @@ def certificate_of(plan: Plan, w: Floats, gradient: Floats) -> dict[str, Any]:
 
 def measures(gradient: Floats, w: Floats, feasible: FeasibleSet, step: float) -> dict[str, Any]:
     """Frank-Wolfe's gap max <g, w - v> over the set, and the lengths of g and of the projected one."""
-    lowest = least(gradient, feasible)
+    lowest, here = least(gradient, feasible), float(np.einsum("i,i->", gradient, w))
     projected = None
     if feasible.kind not in ("polytope", "lp_ball"):  # which have no projection in closed form
         moved = (w - project(w - step * gradient, feasible)) / step
-        projected = float(np.linalg.norm(moved))
+        projected = length(moved)
     return {
         "gradient": gradient.tolist(),
-        "gradient_norm": float(np.linalg.norm(gradient)),
+        "gradient_norm": length(gradient),
         "projected_gradient_norm": projected,
-        "stationarity_gap": float(gradient @ w) - lowest if isfinite(lowest) else None,
+        "stationarity_gap": here - lowest if isfinite(lowest) else None,
     }
 
 
@@ -63,7 +64,7 @@ def least(gradient: Floats, feasible: FeasibleSet) -> float:  # noqa: PLR0911 - 
     """min <gradient, v> over the set."""
     match feasible.kind:
         case "l2_ball":
-            return -feasible.radius * float(np.linalg.norm(gradient))
+            return -feasible.radius * length(gradient)
         case "l1_ball":
             return -feasible.radius * float(np.abs(gradient).max())
         case "lp_ball":
@@ -73,7 +74,7 @@ def least(gradient: Floats, feasible: FeasibleSet) -> float:  # noqa: PLR0911 - 
         case "box":
             return float(np.minimum(feasible.lower * gradient, feasible.upper * gradient).sum())
         case "polytope":
-            return float((np.array(feasible.vertices) @ gradient).min())
+            return float(np.einsum("vi,i->v", np.array(feasible.vertices), gradient).min())
         case _:
             return -inf
 

@@ -380,8 +380,8 @@ class Data:
         return self._sum_of(add, rows)
 
     def _sum_of(self, add: Add, rows: range | NDArray[np.int64]) -> Sum:
-        """Integer addition does not mind in which order, so any number of threads gives the same
-        bits; but for zero order, whose products are BLAS's and may round by the size of a block."""
+        """Integer addition does not mind in which order, and a record's floats do not depend on the
+        block that it is in: any number of threads gives the same bits."""
         threads = thread_count() if len(rows) * self._plan.dimension >= _THREADED else 1
         share = -(-len(rows) // threads)
         parts = [rows[low : low + share] for low in range(0, len(rows), share)]

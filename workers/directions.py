@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from service.planning.plan import Plan
 from service.planning.spec import ReluNetwork
+from workers.kernels.directional import orthonormal
 from workers.randomness import Stream
 
 Floats = NDArray[np.float64]
@@ -37,16 +38,18 @@ def frame(stream: Stream, count: int, dimension: int) -> Floats:
     """[count, dimension]: unit vectors, each uniform on the sphere, orthogonal to one another as far
     as there is room: whole orthonormal bases, and a part of one.
 
-    Rows of Q in a QR decomposition of normals are uniform (over the rotations) once the signs of R's
-    diagonal are taken off. Orthogonal directions find the slope of a linear function exactly, where
-    independent ones err by its size times sqrt(dimension/count).
+    Independent normals that Gram and Schmidt made orthonormal are uniform over the rotations.
+    Orthogonal directions find the slope of a linear function exactly, where independent ones err by
+    its size times sqrt(dimension/count).
     """
     parts = []
     for first in range(0, count, dimension):
         size = min(dimension, count - first)
-        q, r = np.linalg.qr(gaussians(stream, dimension, size))
-        parts.append((q * np.where(np.diag(r) < 0, -1.0, 1.0)).T)
-    return np.ascontiguousarray(np.concatenate(parts))
+        columns = gaussians(stream, dimension, size)
+        rows = np.ascontiguousarray(columns.T)
+        orthonormal(rows, columns)
+        parts.append(rows)
+    return np.concatenate(parts)
 
 
 def ball(stream: Stream, count: int, dimension: int, radius: float) -> Floats:

@@ -16,7 +16,8 @@ from workers.kernels.directional import (
     add_vectors,
     central_differences,
     changes_of_differences,
-    values,
+    network_values,
+    product,
 )
 from workers.kernels.losses import slope_of
 from workers.kernels.network import add_network_fixed, add_network_float
@@ -112,18 +113,22 @@ def zero_order(
     clip, bound, use_l1 = lattice.clip, float(lattice.contribution_units), lattice.norm == "l1"
     linear = plan.spec.model.kind == "linear"
     together = max(16, _TOGETHER // max(frame.shape))
+    points = [at] if before is None else [at, before]
+    moved = np.ascontiguousarray(np.concatenate([radius * frame, points]).T)
 
     def along(x: Floats, y: Array) -> Floats:
         """[rows, m]: what each direction is multiplied with."""
         if linear:
-            moves = np.ascontiguousarray(x @ (radius * frame.T))
-            margins = x @ at
+            margins = np.empty((len(x), moved.shape[1]))
+            product(margins, x, moved)
+            moves = np.ascontiguousarray(margins[:, :count])
             if before is None:
-                central_differences(moves, margins, y, loss, factor)
+                central_differences(moves, margins[:, count], y, loss, factor)
             else:
-                changes_of_differences(moves, margins, x @ before, y, loss, factor)
+                there = margins[:, count + 1]
+                changes_of_differences(moves, margins[:, count], there, y, loss, factor)
             return moves
-        found = np.empty((len(x), count))
+        found, x = np.empty((len(x), count)), np.ascontiguousarray(x.T)
         for j in range(count):
             change = _values(x, y, at + radius * frame[j]) - _values(x, y, at - radius * frame[j])
             if before is not None:
@@ -132,18 +137,20 @@ def zero_order(
             found[:, j] = factor * change
         return found
 
-    def _values(x: Floats, y: Array, weights: Floats) -> Floats:
-        hidden, outer = network_parts(plan, weights)
-        out = np.empty(len(x))
-        values(out, np.maximum(x @ hidden.T, 0.0) @ outer[:-1] + outer[-1], y, loss)
+    def _values(columns: Floats, y: Array, weights: Floats) -> Floats:
+        inner, outer = network_parts(plan, weights)
+        hidden, out = np.empty((len(inner), len(y))), np.empty(len(y))
+        product(hidden, inner, columns)
+        network_values(out, hidden, outer, y, loss)
         return out
 
     def add(x: Array, y: Array) -> Sum:
         total = np.zeros(dimension, dtype=np.int64)
         for low in range(0, len(x), together):
             rows = x[low : low + together] * unit
+            vectors = np.empty((len(rows), dimension))
             with np.errstate(all="ignore"):  # a warning would tell of one record
-                vectors = along(rows, y[low : low + together]) @ frame
+                product(vectors, along(rows, y[low : low + together]), frame)
             add_vectors(total, vectors, clip, bound, use_l1)
         return total
 

@@ -30,7 +30,8 @@ class Root:
     def estimate(self, noisy: list[Floats]) -> Floats:
         time = self._time
         self._released[time - 1] = noisy[0]
-        return np.asarray(self._weights[time - 1 :: -1] @ self._released[:time])
+        weights = self._weights[time - 1 :: -1]
+        return np.asarray(np.einsum("t,td->d", weights, self._released[:time]))  # as in `length`
 
 
 class Tree:

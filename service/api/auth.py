@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, union_all, update
+from starlette.requests import HTTPConnection
 
 from service.api.context import Context, Ctx
 from service.db import new_id, now_ms
@@ -25,10 +26,25 @@ COOKIE = "epsilond_session"
 CSRF_HEADER = "X-CSRF-Token"
 SAFE = ("GET", "HEAD", "OPTIONS")
 _bearer = HTTPBearer(auto_error=False, description="An API key: eps_...")
-_cookie = APIKeyCookie(
+
+
+def cookie_name(request: HTTPConnection) -> str:
+    """Over https a name that browsers keep for Secure cookies of this host alone, so that no page of a
+    neighbouring host and no plain connection can put a session of its own in its place."""
+    return f"__Host-{COOKIE}" if request.url.scheme == "https" else COOKIE
+
+
+class _SessionCookie(APIKeyCookie):
+    async def __call__(self, request: HTTPConnection) -> str | None:
+        return request.cookies.get(cookie_name(request))
+
+
+_cookie = _SessionCookie(
+    scheme_name="APIKeyCookie",
     name=COOKIE,
     auto_error=False,
-    description=f"A session from POST /v1/session; unsafe methods also need {CSRF_HEADER}.",
+    description="A session from POST /v1/session; __Host- stands before the name over https. Unsafe "
+    f"methods also need {CSRF_HEADER}.",
 )
 
 

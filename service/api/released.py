@@ -10,6 +10,8 @@ from service.jobs.card import weights_of
 from service.planning.spec import JobSpec
 from service.tables import models
 
+WEIGHT_MAX = 1e100
+
 
 def resolved(connection: Connection, me: Caller, spec: JobSpec) -> JobSpec:
     """The spec with the digest of the model that it names. A job that the caller may not see is not
@@ -25,8 +27,14 @@ def resolved(connection: Connection, me: Caller, spec: JobSpec) -> JobSpec:
     model = connection.execute(query).first()
     if model is None:
         raise JobNotFinished(f"{job.id} is {job.state}; a model is there once it has succeeded.")
-    if weights_of(json.loads(model.card)) is None:
+    weights = weights_of(json.loads(model.card))
+    if weights is None:
         raise PlanRefused(f"{job.id} has no linear model; name a job that fitted one.")
+    if not all(abs(weight) <= WEIGHT_MAX for weight in weights):
+        raise PlanRefused(
+            f"the model of {job.id} has a weight beyond {WEIGHT_MAX:g}, where squares leave float64; "
+            "name a job whose steps did not diverge: over the set l2_ball, or with smaller steps."
+        )
     if spec.of.digest not in (None, model.digest):
         raise PlanRefused(f"the model of {job.id} has the digest {model.digest}; or leave it out.")
     of = spec.of.model_copy(update={"digest": model.digest})

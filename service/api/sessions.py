@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import insert, select, update
 
-from service.api.auth import COOKIE, Me, caller_of_key, csrf_token, key_hash
+from service.api.auth import Me, caller_of_key, cookie_name, csrf_token, key_hash
 from service.api.context import Ctx
 from service.api.shapes import SessionRequest, SessionShape
 from service.db import iso, new_id, now_ms
@@ -42,14 +42,14 @@ def sign_in(ctx: Ctx, request: SessionRequest, http: Request, response: Response
                 ends_ms=now + longest * 1000,
             )
         )
-    response.set_cookie(COOKIE, token, max_age=longest, **_attributes(http))
+    response.set_cookie(cookie_name(http), token, max_age=longest, **_attributes(http))
     return _view(ctx, session_id, token)
 
 
 @router.get("/session", response_model=SessionShape)
 def who_is_signed_in(ctx: Ctx, me: Me, http: Request) -> Any:
     """Who is signed in with this browser, and the token that its changes need."""
-    return _view(ctx, me.credential, http.cookies.get(COOKIE, ""))
+    return _view(ctx, me.credential, http.cookies.get(cookie_name(http), ""))
 
 
 @router.delete("/session", status_code=204)
@@ -59,7 +59,7 @@ def sign_out(ctx: Ctx, me: Me, http: Request) -> Response:
             update(sessions).where(sessions.c.id == me.credential).values(revoked_ms=now_ms())
         )
     response = Response(status_code=204)
-    response.delete_cookie(COOKIE, **_attributes(http))
+    response.delete_cookie(cookie_name(http), **_attributes(http))
     return response
 
 

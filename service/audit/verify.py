@@ -4,7 +4,7 @@ Needs the exported records and the service's public key, no database and no data
 is read before its signature has been checked.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -12,11 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
 from service.audit.chain import GENESIS, SIGNATURE_PREFIX
-from service.errors import PlanRefused
 from service.planning.catalog import plan as make_plan
 from service.planning.conversion import budget_units
 from service.planning.plan import PLANNER_VERSION, Plan, canonical_json, sha256
-from service.planning.price import AccountTerms, NotPureError, fits_own_target, price_units
+from service.planning.price import AccountTerms, fits_own_target, price_units
 
 
 class _Part(BaseModel):
@@ -138,42 +137,48 @@ def _read(key: Ed25519PublicKey, item: Any) -> tuple[Record, str]:
 
 def _check_alone(record: Record) -> list[str]:
     plan, account = record.plan, record.account
-    try:
-        price = price_units(plan.release, plan.facts.account)
-    except NotPureError:
-        price = -1
-    checks = [
-        (price == plan.price.units, "the Plan's price is not that of its releases"),
-        (record.charge.units == plan.price.units, "the charge is not the Plan's price"),
-        (record.dataset == plan.spec.dataset, "the Plan is for another dataset"),
-        (plan.facts.account == account.terms, "the Plan was priced on other terms"),
+    checks: list[tuple[Callable[[], bool], str]] = [
         (
-            fits_own_target(plan.release, plan.guarantee.epsilon, plan.guarantee.delta),
+            lambda: price_units(plan.release, plan.facts.account) == plan.price.units,
+            "the Plan's price is not that of its releases",
+        ),
+        (lambda: record.charge.units == plan.price.units, "the charge is not the Plan's price"),
+        (lambda: record.dataset == plan.spec.dataset, "the Plan is for another dataset"),
+        (lambda: plan.facts.account == account.terms, "the Plan was priced on other terms"),
+        (
+            lambda: fits_own_target(plan.release, plan.guarantee.epsilon, plan.guarantee.delta),
             "the releases exceed the (epsilon, delta) that is claimed",
         ),
         (
-            account.terms == AccountTerms.for_ceiling(account.epsilon, account.terms.delta)
-            and account.ceiling_units == budget_units(account.epsilon, account.terms.delta),
+            lambda: (
+                account.terms == AccountTerms.for_ceiling(account.epsilon, account.terms.delta)
+                and account.ceiling_units == budget_units(account.epsilon, account.terms.delta)
+            ),
             "the account's terms are not those of its ceiling",
         ),
         (
-            account.posted_units <= account.cap_units <= account.ceiling_units,
+            lambda: account.posted_units <= account.cap_units <= account.ceiling_units,
             "the account is beyond its cap or ceiling",
         ),
-        (plan.planner <= PLANNER_VERSION, "a newer planner made its Plan: verify with its version"),
-        (_plans_again(plan), "planning its spec again gives another Plan"),
+        (
+            lambda: plan.planner <= PLANNER_VERSION,
+            "a newer planner made its Plan: verify with its version",
+        ),
+        (  # only what this planner made
+            lambda: plan.planner != PLANNER_VERSION or make_plan(plan.spec, plan.facts) == plan,
+            "planning its spec again gives another Plan",
+        ),
     ]
-    return [text for holds, text in checks if not holds]
+    return [finding for holds, text in checks if (finding := _finding(holds, text))]
 
 
-def _plans_again(plan: Plan) -> bool:
-    """Whether this planner makes the same Plan of the same question; true if another made it."""
-    if plan.planner != PLANNER_VERSION:
-        return True
+def _finding(holds: Callable[[], bool], text: str) -> str | None:
+    """What a record says may be such that a check cannot even be made: then it does not hold either,
+    and the other checks and records are still of interest."""
     try:
-        return make_plan(plan.spec, plan.facts) == plan
-    except PlanRefused:
-        return False
+        return None if holds() else text
+    except Exception as error:
+        return f"{text}: {type(error).__name__}"
 
 
 def _check_beside(record: Record, last: Record | None) -> list[str]:

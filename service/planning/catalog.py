@@ -189,7 +189,8 @@ CATALOG: dict[str, Algorithm] = {
             paper=_KLL,
             algorithm="2 with B = N",
             theorem="3.1",
-            problem="convex losses over any set with a projection; rows may be unbounded",
+            problem="convex losses over any set with a projection, and ReLU networks (without a "
+            "theorem); rows may be unbounded",
             needs=(),
             cost="one noisy sum over all rows per step; costs add",
             parameters=gradient_descent.Parameters,
@@ -341,6 +342,11 @@ def plan(spec: JobSpec, facts: Facts) -> Plan:
     if spec.regulariser.kind != "none" and algorithm.name != proximal_sgd.NAME:
         raise PlanRefused(
             f"{algorithm.name} takes no regulariser besides ridge; {proximal_sgd.NAME} does."
+        )
+    if spec.model.kind != "linear" and algorithm.certifies:
+        raise PlanRefused(
+            f"{algorithm.name} is about linear models and {spec.model.kind} is none; "
+            'leave "model" out and set "of" to a job that fitted a linear model.'
         )
     if spec.model.kind != "linear" and not algorithm.networks:
         raise PlanRefused(

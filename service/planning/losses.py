@@ -40,6 +40,9 @@ from service.planning.spec import Facts, FeasibleSet, JobSpec, Loss, ReluNetwork
 
 SHARP = 1e30  # the curvature of a corner: finite, so that times a residual of zero it is zero
 LOGISTIC_CURVATURE = 0.25
+RADIUS_MIN = (
+    1e-100  # of a set: squares and lattice steps in proportion to it are still normal floats
+)
 NETWORK_SLOPE_MAX = 2.0  # a network's gradients are clipped as if slopes were no larger
 
 
@@ -161,6 +164,11 @@ def problem(spec: JobSpec, facts: Facts) -> Problem:
         require_rowwise_margin("a network", spec)
     d = facts.columns * ((facts.classes or 1) if loss.kind == "softmax" else 1)
     W = set_radius(spec.set, d)
+    if W < RADIUS_MIN:
+        raise PlanRefused(
+            f"no point of the set is further than {W:g} from 0, which is too near for float64; use a "
+            "larger set, for example an l2_ball of radius 1."
+        )
     margin = inf if facts.l2 is None else W * facts.l2
     X2 = facts.l2 or 1.0
     if loss.kind == "softmax":  # the Hessian of log-sum-exp is at most 1/2, its gradient sqrt(2)

@@ -51,6 +51,8 @@ term; the projection's norm errs by d u.
 from dataclasses import dataclass
 from math import ceil, expm1, hypot, inf, isfinite, log, log1p, sqrt
 
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
 from service.planning.lattice import Target, calibrate_point
@@ -67,6 +69,18 @@ _PASSES_BY_DEFAULT = 50
 RIDGE_MIN = 1e-9
 _SMALL, _LARGE = 1e-12, 1e12  # of radius and row norm: far from where floats end
 _BELOW_TWO = 2 * (1 - 2.0**-20)  # so that no rounding of eta breaks the contraction
+
+
+class Passes(BaseModel):
+    """Parameters shared by the algorithms that release a minimiser."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    steps: PositiveInt | None = Field(
+        default=None,
+        le=STEPS_MAX,
+        description="Passes over the rows; by default as many as the noise makes useful.",
+    )
 
 
 def block_rows(columns: int) -> int:

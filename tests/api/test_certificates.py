@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
+from service.api.auth import Caller
+from service.api.released import resolved
 from service.client import ApiError
+from service.errors import PlanRefused
+from service.jobs.claim import open_data
 from service.planning.spec import JobSpec
-from tests.harness import job
+from tests.harness import job, numeric_schema
+from tests.jobs.test_lifecycle import Office
 from workers.certificate import certify
 
 NAME = "stationarity-certificate"
@@ -81,6 +86,26 @@ def test_refusals_charge_nothing(service, scene):
                 ask(asked(scene, 0.1, **changes))
             assert refusal.value.code == code, changes
     assert analyst.budget(scene.dataset) == before
+
+
+@pytest.mark.parametrize("weight", [1.01e100, -1e200, 1e308])
+def test_a_model_that_diverged_is_refused_before_anything_is_charged(db, tmp_path, weight):
+    office = Office(db, tmp_path)
+    me = Caller(office.owner, "owner", "owner", None, "key_1")
+    card = {"intercept_": 0.5, "encoder": numeric_schema(3)}
+    asked = {"dataset": office.dataset, "algorithm": NAME, "loss": "logistic"}
+    for coefficients, refused in (([1.0, -1e100, 0.0], False), ([1.0, weight, 0.0], True)):
+        held = office.claim(office.submit(0.1))
+        office.do(open_data, held.id, held.fence)
+        office.publish(held.id, held.fence, card | {"coef_": coefficients})
+        spec = JobSpec.model_validate(asked | {"of": held.id, "privacy": {"epsilon": 0.1}})
+        with db.read() as connection:
+            if not refused:
+                assert resolved(connection, me, spec).of.digest
+                continue
+            with pytest.raises(PlanRefused) as refusal:
+                resolved(connection, me, spec)
+        assert "over the set l2_ball" in refusal.value.detail
 
 
 def test_another_analyst_may_not_certify_a_model_that_they_may_not_see(service, scene):

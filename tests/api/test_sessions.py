@@ -51,10 +51,28 @@ def test_a_key_is_exchanged_for_a_cookie_that_signs_in(service, scene):
     assert token not in stored
 
 
-def test_over_https_the_cookie_is_secure(service, scene):
+def test_over_https_the_cookie_is_secure_and_has_a_name_for_this_host_alone(service, scene):
     client = browser(service, headers={"X-Forwarded-Proto": "https"})
     answer = client.post("/v1/session", json={"key": scene.analyst.key})
-    assert "secure" in answer.headers["set-cookie"].lower()
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith("__Host-epsilond_session=")
+    assert "secure" in cookie.lower() and "path=/" in cookie.lower()
+    assert "domain" not in cookie.lower()  # with one a browser would not keep that name
+    token = cookie.split("=")[1].split(";")[0]
+    for scheme, name, status in (
+        ("https", "__Host-epsilond_session", 200),
+        ("https", "epsilond_session", 401),
+        ("http", "__Host-epsilond_session", 401),
+        ("http", "epsilond_session", 200),
+    ):
+        by = {"X-Forwarded-Proto": scheme, "Cookie": f"{name}={token}"}
+        assert browser(service, headers=by).get("/v1/session").status_code == status
+    by = {"X-Forwarded-Proto": "https", "Cookie": f"__Host-epsilond_session={token}"}
+    gone = browser(service, headers=by).delete(
+        "/v1/session", headers={"X-CSRF-Token": answer.json()["csrf"]}
+    )
+    assert gone.status_code == 204
+    assert gone.headers["set-cookie"].startswith("__Host-epsilond_session=")
 
 
 def test_every_change_by_cookie_needs_the_token_and_reading_does_not(service, scene):

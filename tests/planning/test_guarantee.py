@@ -59,6 +59,18 @@ def test_every_algorithm_has_its_row():
     assert set(ROWS) == set(CATALOG)
 
 
+def test_the_catalog_says_which_algorithms_take_networks():
+    said = {name for name, entry in CATALOG.items() if "ReLU networks" in entry.problem}
+    taken = set()
+    for name in CATALOG:
+        try:
+            plan(spec(name, model="relu_network"), facts(columns=3))
+            taken.add(name)
+        except PlanRefused:
+            pass
+    assert said == taken == {"gradient-descent", "online-to-nonconvex"}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
 def test_the_guarantee(case):
     _, account, _, rows, _, epsilon = case
@@ -559,6 +571,38 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
         "set parameters.halvings to at most 5",
         spec("localized-subgradient", parameters={"halvings": 5}),
     ),
+    "steps that diverge": (
+        facts(),
+        spec("gradient-descent", ridge=1.0, set="all", parameters={"step_size": 2.1}),
+        "set parameters.step_size to 1,",
+        spec("gradient-descent", ridge=1.0, set="all", parameters={"step_size": 1.0}),
+    ),
+    "a network's steps that diverge": (
+        facts(),
+        spec("gradient-descent", ridge=1e9, set="all", model="relu_network"),
+        "or use the set l2_ball",
+        spec("gradient-descent", ridge=1e9, set="l2_ball", model="relu_network"),
+    ),
+    "a set that is one point": (
+        facts(columns=3),
+        spec("gradient-descent", set={"kind": "simplex", "total": 5e-324}),
+        "an l2_ball of radius 1",
+        spec("gradient-descent", set={"kind": "l2_ball", "radius": 1.0}),
+    ),
+    "slopes below a float": (
+        facts(columns=3),
+        spec(
+            "stationarity-certificate",
+            loss="phase_retrieval",
+            set={"kind": "polytope", "vertices": [[0, 0, 0]]},
+        ),
+        "an l2_ball of radius 1",
+        spec(
+            "stationarity-certificate",
+            loss="phase_retrieval",
+            set={"kind": "polytope", "vertices": [[0, 0, 1e-99]]},
+        ),
+    ),
     "a simplex of one vertex": (
         facts(columns=1),
         spec(FW, set="simplex"),
@@ -594,7 +638,7 @@ def test_at_any_extreme_there_is_a_plan_or_a_refusal(algorithm, delta, storage):
     for rows, columns in ((1, 1), (2**30, 10**5)):
         about = facts(storage, rows, columns, l2_units=4095 * 300)
         for epsilon in EXTREMES:
-            for ridge, radius in ((0.0, 5e-324), (5e-324, 1e9), (1e9, 1e-200), (1e-9, 1e9)):
+            for ridge, radius in ((0.0, 5e-324), (5e-324, 1e9), (1e9, 1e-99), (1e-9, 1e9)):
                 for parameters in ({}, {"clip": 1e-9}, {"clip": 1e9}, {"clip": 1.0, "steps": 1}):
                     job = spec(
                         algorithm,

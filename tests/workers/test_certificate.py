@@ -167,6 +167,11 @@ def test_a_certificate_needs_the_model_that_its_plan_names():
 REFUSED = {
     "no model": ({"of": None}, 'set "of"', {}),
     "no coefficients": ({"loss": "geometric_median"}, "for example huber", {"loss": "huber"}),
+    "a network": (
+        {"model": "relu_network"},
+        'leave "model" out and set "of" to a job that fitted a linear model',
+        {},
+    ),
     "vertices of another length": (
         {"set": {"kind": "polytope", "vertices": [[1, 0], [0, 1]]}},
         "needs 20 entries",

@@ -1,6 +1,7 @@
 """Frank-Wolfe: no exchange of one record moves two vertices' scores further apart than was priced."""
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from math import log, sqrt
 
@@ -127,10 +128,11 @@ def test_scores_of_vertices_err_by_no_more_than_was_planned(d, rows):
 
 def test_too_many_pairs_get_a_bound_that_holds_for_each(monkeypatch):
     vertices = tuple(map(tuple, np.random.default_rng(0).normal(size=(150, 4)).tolist()))
-    tight = max(planning._reach(a, b, 5, 7) for a, b in combinations(vertices, 2))
-    assert planning._largest_pair(vertices, 5, 7) == tight
+    reach = partial(planning._reach, 5, 7)
+    tight = max(reach(a, b) for a, b in combinations(vertices, 2))
+    assert planning.largest_pair(vertices, reach) == tight
     monkeypatch.setattr(planning, "_PAIRS_MAX", 100)
-    assert tight <= planning._largest_pair(vertices, 5, 7) <= 2 * tight
+    assert tight <= planning.largest_pair(vertices, reach) <= 2 * tight
 
 
 @pytest.mark.parametrize("delta", [None, 0.0])

@@ -74,6 +74,24 @@ def test_a_mirror_step_is_the_minimiser_over_the_set(p, feasible):
         assert value(w, dual, centre, p) <= found.fun + 1e-6
 
 
+@pytest.mark.parametrize("size", [1e-99, 1e-9, 1e9])
+@pytest.mark.parametrize("scale", [1e18, 1e40, 1e100])
+def test_a_step_much_longer_than_the_set_ends_at_a_vertex(size, scale):
+    dual = scale * size * np.array([1.0, -3.0, 2.0])
+    ball = nearest(dual, np.zeros(3), L1Ball(radius=size), 1.2, None)
+    assert np.allclose(ball / size, [0, -1, 0], atol=0.01)
+    simplex = nearest(dual, np.full(3, size / 3), Simplex(total=size), 1.2, None)
+    assert np.allclose(simplex / size, [0, 0, 1], atol=0.01)
+
+
+def test_a_run_over_a_tiny_set_ends_in_it():
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(-2300, 2300, (24, 3)).astype(np.int16), rng.choice([-1.0, 1.0], 24)
+    tiny = {"kind": "l1_ball", "radius": 1e-98}
+    w = run(plan(spec(NAME, set=tiny), facts(rows=24, columns=3)), x, y)
+    assert 0 < np.abs(w).sum() <= 1e-98 * (1 + 1e-9)
+
+
 def test_a_step_in_l2_is_a_projection_within_reach():
     dual, centre = np.array([3.0, 4.0]), np.array([0.5, 0.0])
     assert np.allclose(nearest(dual, centre, L2Ball(radius=9.0), 2.0, 1.0), [1.1, 0.8])

@@ -2,8 +2,9 @@
 is released or chosen by more than was priced; and they find stationary points."""
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations, product
-from math import isqrt, log, sqrt
+from math import exp, isqrt, lgamma, log, log1p, sqrt
 
 import numpy as np
 import pytest
@@ -11,11 +12,14 @@ import pytest
 import workers.data
 from service.errors import PlanRefused
 from service.planning.algorithms import polyhedral_stochastic_frank_wolfe as planning
+from service.planning.algorithms.frank_wolfe import largest_pair
 from service.planning.algorithms.stochastic_frank_wolfe import row_norm
 from service.planning.catalog import plan
+from service.planning.conversion import epsilon_of_gaussian
 from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
-from service.planning.price import price_units
+from service.planning.price import fits_own_target, price_units
+from service.planning.releases import Pure, Repeat, Sequence
 from service.planning.rounds import rounds_over, slope_bounds, step_size
 from tests.planning.cases import facts, spec
 from workers.algorithms.polyhedral_stochastic_frank_wolfe import PLACES, Scores, carry
@@ -217,12 +221,13 @@ def test_vertices_in_fixed_point_keep_their_pairs_within_the_bound(monkeypatch):
     rng = np.random.default_rng(0)
     vertices = tuple(map(tuple, rng.normal(size=(60, 4)).tolist()))
     fixed = planning.fixed_point(vertices, 0.01)
-    tight = planning._largest_pair(fixed, 5, 7)
+    reach = partial(planning._reach, 5, 7)
+    tight = largest_pair(fixed, reach)
     for a, b in combinations(fixed, 2):
         v = [p - q for p, q in zip(a, b, strict=True)]
         assert min(5 * sum(map(abs, v)), 7 * isqrt(sum(e * e for e in v))) <= tight
-    monkeypatch.setattr(planning, "_PAIRS_MAX", 100)
-    assert tight <= planning._largest_pair(fixed, 5, 7) <= 2 * tight
+    monkeypatch.setattr("service.planning.algorithms.frank_wolfe._PAIRS_MAX", 100)
+    assert tight <= largest_pair(fixed, reach) <= 2 * tight
 
 
 # --- sums --------------------------------------------------------------------------------------------
@@ -285,6 +290,50 @@ def test_the_printed_noise_would_be_for_half_of_what_a_record_moves():
         ((exact, step),) = played(made, x, y, lambda i: np.zeros(D))
         sums.append(np.array(exact) * step / N)
     assert float(np.linalg.norm(sums[0] - sums[1])) > 1.1 * 1.0 / N
+
+
+def exact_delta(each: float, times: int, epsilon: float) -> float:
+    """Of `times` randomized responses, the worst that so many releases of pure epsilon `each` can be:
+    the sum over counts k of lies of P(k) - e^epsilon P(times - k), where that is positive."""
+    truth, lie = -log1p(exp(-each)), -log1p(exp(each))
+    total = 0.0
+    for k in range(times + 1):
+        ways = lgamma(times + 1) - lgamma(k + 1) - lgamma(times - k + 1)
+        here = exp(ways + k * lie + (times - k) * truth)
+        there = exp(ways + (times - k) * lie + k * truth)
+        total += max(0.0, here - exp(epsilon) * there)
+    return total
+
+
+@pytest.mark.parametrize("steps", [64, 256, 4096])
+def test_the_printed_composition_of_choices_loses_a_root_of_two(steps):
+    """Algorithm 4 makes T choices, each of epsilon/sqrt(T log(1/delta)); advanced composition has
+    sqrt(2 T log(1/delta)) of them for epsilon."""
+    epsilon, delta = 1.0, 1e-6
+    printed = epsilon / sqrt(steps * log(1 / delta))
+    assert exact_delta(printed, steps, epsilon) > 5 * delta
+    assert exact_delta(printed / sqrt(2), steps, epsilon) < delta
+
+    def composed(each: float) -> Repeat:
+        return Repeat(release=Pure(sensitivity=round(2**40 * each), scale=2**40), times=steps)
+
+    assert not fits_own_target(composed(printed), epsilon, delta)
+    assert fits_own_target(composed(printed / sqrt(2)), epsilon, delta)
+
+
+def test_as_printed_two_releases_of_a_batch_would_spend_the_epsilon_twice():
+    """Algorithm 5's proof has noise for the whole epsilon in the gradient's change and again in the
+    gradient: here their sum is released, once for each batch."""
+    made = made_for(NOISY, BALLS["l2"])
+    one, (epsilon, delta) = made.lattice.release(), (1.0, 1e-6)
+    assert fits_own_target(one, epsilon, delta)
+    both = Sequence(parts=(one, one))
+    assert not fits_own_target(both, epsilon, delta)
+    assert epsilon_of_gaussian(both.gaussian(), delta) > 1.1 * epsilon
+    batches = [rows for part in made.schedule.rounds for rows in part.batches()]
+    seen = played(made, np.zeros((N, D)), np.zeros(N), lambda i: np.zeros(D))
+    assert len(seen) == len(batches) == made.release.count()
+    assert sum(map(len, batches)) == len(set().union(*batches))
 
 
 @pytest.mark.parametrize("p", [1.001, 1.1, 1.5, 2.0])

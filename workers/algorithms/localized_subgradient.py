@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from service.planning.plan import LocalizedSubgradientSchedule, Plan
 from workers.algorithms.accelerated_sgd import mean_gradient
+from workers.arrays import length
 from workers.data import Data
 from workers.kernels.projections import project
 from workers.progress import Progress
@@ -36,7 +37,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
 
 
 def _near(centre: Floats, w: Floats, reach: float | None) -> Floats:
-    distance = float(np.linalg.norm(w - centre))
+    distance = length(w - centre)
     if reach is None or distance <= reach:
         return w
     return centre + (w - centre) * (reach / distance)

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.plan import OnlineToNonconvexSchedule, Plan
+from workers.arrays import length
 from workers.data import Data
 from workers.directions import ball, frame, start_of, uniforms
 from workers.kernels.projections import project
@@ -39,7 +40,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
             total = data.noisy_prefix(z, since, directions, row, stop)
             row = stop
         move = move - schedule.step_size * (total + ridge * z)
-        move *= min(1.0, schedule.reach / max(float(np.linalg.norm(move)), 1e-300))
+        move *= min(1.0, schedule.reach / max(length(move), 1e-300))
         if t // schedule.block == chosen:
             mean += z / schedule.block
         progress.step()

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.plan import PhasedSgdSchedule, Plan, SgdPhase
+from workers.arrays import length
 from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.trajectory import descend
@@ -20,7 +21,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         rows = range(start, start + phase.rows)
         mean = _phase_mean(plan, schedule, phase, data, rows, w, progress)
         noisy = data.noisy_point(mean, phase.sensitivity, rows.start, rows.stop)
-        w = noisy * min(1.0, schedule.radius / max(float(np.linalg.norm(noisy)), 1e-300))
+        w = noisy * min(1.0, schedule.radius / max(length(noisy), 1e-300))
         start = rows.stop
     return w
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from service.planning.losses import set_radius
 from service.planning.plan import Plan, ProximallyGuidedMirrorDescentSchedule
+from workers.arrays import length
 from workers.data import Data
 from workers.directions import gaussians
 from workers.kernels.mirror import mirror_gradient, nearest
@@ -38,7 +39,7 @@ def _start(plan: Plan, data: Data) -> Floats:
     if plan.schedule.start == "random":  # type: ignore[union-attr]
         normals = gaussians(data.stream(Use.DIRECTIONS, 0), w.size)
         radius = set_radius(plan.spec.set, w.size)
-        w = normals * ((radius / 2 if isfinite(radius) else 1.0) / float(np.linalg.norm(normals)))
+        w = normals * ((radius / 2 if isfinite(radius) else 1.0) / length(normals))
     return project(w, plan.spec.set)
 
 

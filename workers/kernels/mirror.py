@@ -18,6 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from service.planning.spec import FeasibleSet
+from workers.arrays import length
 from workers.kernels.projections import project
 
 Floats = NDArray[np.float64]
@@ -39,9 +40,9 @@ def nearest(
 ) -> Floats:
     """The minimiser of h(w) - <dual, w> over the set, within `reach` of the centre where p = 2."""
     if p == 2:
-        length = float(np.linalg.norm(dual))
-        short = reach is None or length <= reach
-        return project(centre + (dual if short else dual * (reach / length)), feasible)
+        size = length(dual)
+        short = reach is None or size <= reach
+        return project(centre + (dual if short else dual * (reach / size)), feasible)
     w = centre + mirror_gradient(dual, p / (p - 1))
     if feasible.kind == "l1_ball":
         if float(np.abs(w).sum()) <= feasible.radius:
@@ -99,4 +100,11 @@ def _constrained(g, c, size, p, positive):
             high = b
     _moved(g, c, high, p, positive, u)
     w = c + u
-    return w * (size / np.abs(w).sum())
+    total = np.abs(w).sum()
+    if 0.0 < total < inf:
+        return w / total * size
+    # g is so much longer than the set is large that no b here tells its entries apart: a vertex
+    top = np.argmax(g if positive else np.abs(g))
+    w[:] = 0.0
+    w[top] = -size if g[top] < 0.0 and not positive else size
+    return w

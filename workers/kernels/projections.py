@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.spec import FeasibleSet
+from workers.arrays import length
 
 Floats = NDArray[np.float64]
 
@@ -13,7 +14,7 @@ def project(w: Floats, feasible: FeasibleSet) -> Floats:
         case "all":
             return w
         case "l2_ball":
-            norm = float(np.linalg.norm(w))
+            norm = length(w)
             return w if norm <= feasible.radius else w * (feasible.radius / norm)
         case "l1_ball":
             if float(np.abs(w).sum()) <= feasible.radius:

@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field
 
 from service.errors import PlanRefused
 from service.planning import minimiser
@@ -73,9 +73,7 @@ SETS = ("l2_ball", "all")
 ITERATIONS = 40
 
 
-class Parameters(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class Parameters(minimiser.Passes):
     adversary: Literal["bounded", "penalised"] = Field(
         default="bounded", description="Whether moving a row is bounded or costs."
     )
@@ -88,11 +86,6 @@ class Parameters(BaseModel):
         gt=0,
         le=1e30,
         description="Penalised: a move v costs (penalty/2)||v||^2. Defaults to the least allowed.",
-    )
-    steps: PositiveInt | None = Field(
-        default=None,
-        le=minimiser.STEPS_MAX,
-        description="Passes over the rows; by default as many as the noise makes useful.",
     )
 
 

@@ -40,10 +40,13 @@ oracle is replaced by closed forms. Report-noisy-max costs e^2/2, the exponentia
 It loops T times but outputs w_T, wasting a choice; here the last one counts.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import ceil, dist, frexp, fsum, inf, isqrt, log, sqrt
 from operator import sub
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -68,7 +71,7 @@ _PAIRS_MAX = 5 * 10**5  # of vertices, times their length
 _SCORE_BITS = 31
 _WIDTH_MIN = 1e-90
 
-Vertices = tuple[tuple[float, ...], ...]
+T = TypeVar("T", int, float)
 
 
 class Parameters(BaseModel):
@@ -149,13 +152,14 @@ def scores(spec: JobSpec, facts: Facts) -> Scores:
                     f"intercept first, and these have {len(vertices[0])}."
                 )
             _require_choice(len(set(vertices)))
-            width = _largest_pair(vertices, linf, l2) * (1 + 2.0**-40)
+            reach = partial(_reach, linf, l2)
+            width = largest_pair(vertices, reach) * (1 + 2.0**-40)
             if width < _WIDTH_MIN:
                 raise PlanRefused("the vertices differ by less than 1e-90; give them a distance.")
             unit = 2.0 ** (frexp(Q * width)[1] - _SCORE_BITS)
             R = Q * width / unit
             slack = ceil(8 * (d + 1) * _U * facts.rows * R) + 3
-            margin = max(_reach(v, (0.0,) * d, linf, l2) for v in vertices) * feature
+            margin = max(reach(v, (0.0,) * d) for v in vertices) * feature
             return Scores(len(vertices), unit, width / unit, margin, ceil(2 * R) + slack)
         case _:
             raise TypeError(spec.set.kind)
@@ -169,17 +173,17 @@ def _require_choice(vertices: int) -> None:
         )
 
 
-def _largest_pair(vertices: Vertices, linf: int, l2: int) -> float:
-    """An upper bound on |<v - v', x>| over pairs of vertices and rows, up to rounding."""
+def largest_pair(vertices: Sequence[Sequence[T]], reach: Callable[[Any, Any], T]) -> T:
+    """An upper bound on |<v - v', x>| over pairs of vertices and rows, of `reach` for one pair: of all
+    pairs where they are few, else twice the largest distance from the middle."""
     if len(vertices) ** 2 * len(vertices[0]) <= 2 * _PAIRS_MAX:
-        return max(_reach(a, b, linf, l2) for a, b in combinations(vertices, 2))
-    columns = list(zip(*vertices, strict=True))
-    middle = tuple(min(c) / 2 + max(c) / 2 for c in columns)
-    return 2 * max(_reach(v, middle, linf, l2) for v in vertices)
+        return max(reach(a, b) for a, b in combinations(vertices, 2))
+    ends = [min(c) + max(c) for c in zip(*vertices, strict=True)]  # twice the middle
+    return max(reach([2 * e for e in v], ends) for v in vertices)
 
 
-def _reach(a: tuple[float, ...], b: tuple[float, ...], linf: int, l2: int) -> float:
-    """The lesser of Hoelder's two bounds on |<a - b, x>|."""
+def _reach(linf: int, l2: int, a: Sequence[float], b: Sequence[float]) -> float:
+    """The lesser of Hoelder's two bounds on |<a - b, x>|, up to rounding."""
     return min(fsum(map(abs, map(sub, a, b))) * linf, dist(a, b) * l2)
 
 

@@ -70,6 +70,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         bias = p.lipschitz**2 / (2 * smoothness)
 
     lattice = calibrate(goal, facts, p, clip, times=steps)
+    step_size = parameters.step_size or 1 / (p.beta + spec.ridge)
+    _require_steps_that_stay(spec, step_size)
     return assemble(
         spec,
         facts,
@@ -79,7 +81,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         smoothing=smoothing,
         schedule=GradientDescentSchedule(
             steps=steps,
-            step_size=parameters.step_size or 1 / (p.beta + spec.ridge),
+            step_size=step_size,
             averaged=(steps + 1) // 2,
         ),
         lattice=lattice,
@@ -101,6 +103,8 @@ def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, go
     n, clip = p.n, clip_bound(parameters, p, facts)
     L, steps = clip * p.X2, parameters.steps or NETWORK_STEPS
     lattice = calibrate(goal, facts, p, clip, times=steps)
+    step_size = parameters.step_size or NETWORK_STEP / L
+    _require_steps_that_stay(spec, step_size)
     noise = sqrt(lattice.variance) / n
     return assemble(
         spec,
@@ -110,7 +114,7 @@ def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, go
         algorithm=NAME,
         schedule=GradientDescentSchedule(
             steps=steps,
-            step_size=parameters.step_size or NETWORK_STEP / L,
+            step_size=step_size,
             averaged=(steps + 9) // 10,
         ),
         lattice=lattice,
@@ -124,6 +128,16 @@ def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, go
         ),
         gradients=steps * n,
     )
+
+
+def _require_steps_that_stay(spec: JobSpec, step_size: float) -> None:
+    """A step takes w to (1 - step_size ridge) w and something bounded: where that factor is below -1
+    and no set holds w, it would soon leave the floats, and the job would fail after its charge."""
+    if spec.set.kind == "all" and step_size * spec.ridge > 2:
+        raise PlanRefused(
+            f"over all of R^d steps of {step_size:g} diverge with ridge {spec.ridge:g}; set "
+            f"parameters.step_size to {1 / spec.ridge:g}, or use the set l2_ball."
+        )
 
 
 def _paper_noise(L: float, steps: int, goal: Target, n: int) -> float:

@@ -34,7 +34,7 @@ inverse ratio in T."""
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field
 
 from service.errors import PlanRefused
 from service.planning import minimiser
@@ -53,16 +53,9 @@ NAME = "output-perturbation"
 SETS = ("l2_ball", "all")
 
 
-class Parameters(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Parameters(minimiser.Passes):
     solver: Literal["gradient-descent", "accelerated", "sgd", "subgradient"] = Field(
         default="gradient-descent", description="How the minimiser is computed."
-    )
-    steps: PositiveInt | None = Field(
-        default=None,
-        le=minimiser.STEPS_MAX,
-        description="Passes over the rows; by default as many as the noise makes useful.",
     )
 
 

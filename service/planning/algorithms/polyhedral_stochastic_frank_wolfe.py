@@ -46,7 +46,7 @@ a record really meets. The smoothness of the loss is not trusted: slopes are cli
 in R is to base 2.
 """
 
-from itertools import combinations
+from functools import partial
 from math import isqrt, log, sqrt
 from typing import NamedTuple
 
@@ -84,7 +84,6 @@ SLACK = 3
 VERTEX_BITS = 32  # binary places of a vertex given by its entries
 _COARSER = 8  # than the units of frank-wolfe, for scores that stay within int64
 _SCORE_MAX = 2**62
-_PAIRS_MAX = 5 * 10**5  # of vertices, times their length
 
 Vertices = tuple[tuple[float, ...], ...]
 
@@ -234,7 +233,8 @@ def _shape(spec: JobSpec, facts: Facts) -> tuple[Shape, float]:
         return Shape(s.candidates, s.unit, pairs, pairs * s.unit * feature), s.margin
     unit = s.unit * _COARSER
     fixed = fixed_point(spec.set.vertices, unit)
-    fine = _largest_pair(fixed, facts.linf_units or 0, facts.l2_units or 0)
+    reach = partial(_reach, facts.linf_units or 0, facts.l2_units or 0)
+    fine = frank_wolfe.largest_pair(fixed, reach)
     pairs = -(-fine // 2**VERTEX_BITS)
     return Shape(s.candidates, unit, pairs, pairs * unit * feature), s.margin
 
@@ -247,22 +247,9 @@ def fixed_point(vertices: Vertices, unit: float) -> list[list[int]]:
     ]
 
 
-def _largest_pair(vertices: list[list[int]], linf: int, l2: int) -> int:
-    """An upper bound on |<v - v', x>| over pairs of vertices and rows, in integers."""
-    d = len(vertices[0])
-    if len(vertices) ** 2 * d <= 2 * _PAIRS_MAX:
-        return max(
-            _reach([p - q for p, q in zip(a, b, strict=True)], linf, l2)
-            for a, b in combinations(vertices, 2)
-        )
-    ends = [min(c) + max(c) for c in zip(*vertices, strict=True)]  # twice the middle
-    return max(
-        _reach([2 * p - q for p, q in zip(v, ends, strict=True)], linf, l2) for v in vertices
-    )
-
-
-def _reach(v: list[int], linf: int, l2: int) -> int:
-    """The lesser of Hoelder's two bounds on |<v, x>|."""
+def _reach(linf: int, l2: int, a: list[int], b: list[int]) -> int:
+    """The lesser of Hoelder's two bounds on |<a - b, x>|, in integers."""
+    v = [p - q for p, q in zip(a, b, strict=True)]
     return min(sum(map(abs, v)) * linf, (isqrt(sum(e * e for e in v)) + 1) * l2)
 
 

@@ -25,7 +25,7 @@ here it stands outside the logarithm."""
 
 from math import exp, log
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field
 
 from service.errors import PlanRefused
 from service.planning import minimiser
@@ -45,16 +45,9 @@ NAME = "tilted-output-perturbation"
 SETS = ("l2_ball", "all")
 
 
-class Parameters(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class Parameters(minimiser.Passes):
     tilt: float = Field(
         default=1.0, ge=1e-6, le=1e6, description="tau: how much more a larger loss counts."
-    )
-    steps: PositiveInt | None = Field(
-        default=None,
-        le=minimiser.STEPS_MAX,
-        description="Passes over the rows; by default as many as the noise makes useful.",
     )
 
 
