@@ -53,7 +53,7 @@ def discrete_laplace(stream: Stream, count: int, over: int, under: int) -> NDArr
     """`count` independent integers with P(z) proportional to exp(-|z| under/over): scale over/under.
 
     Canonne, Kamath and Steinke 2020, algorithm 2. No plan uses it: it is what OpenDP's Laplace noise
-    is, so that benchmarks/kernels.py can compare the two in law and in speed.
+    is, so that benchmarks/kernels.py can compare the two in law.
     """
     if not (0 < over < 2**31 and 0 < under < 2**31):
         raise ValueError("the scale must be a ratio of positive integers below 2^31")
