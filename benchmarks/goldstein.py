@@ -52,9 +52,9 @@ class Regime:
 
 
 REGIMES = [
-    Regime("first-order", 8.0, 4, (2**8, 2**11, 2**14), 1 / 3, "n^-1/3, not private"),
-    Regime("first-order", 0.5, 4, (2**13, 2**15, 2**17), 1 / 2, "n^-1/2, private"),
-    Regime("zero-order", 8.0, 4, (2**8, 2**11, 2**14), 1 / 3, "n^-1/3, not private"),
+    Regime("first-order", 8.0, 4, (2**8, 2**10, 2**12, 2**14), 1 / 3, "n^-1/3, not private"),
+    Regime("first-order", 0.5, 4, (2**13, 2**14, 2**15, 2**16, 2**17), 1 / 2, "n^-1/2, private"),
+    Regime("zero-order", 8.0, 4, (2**8, 2**10, 2**12, 2**14), 1 / 3, "n^-1/3, not private"),
 ]
 
 
