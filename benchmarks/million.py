@@ -4,7 +4,7 @@
     make bench-million ARGS="--rows 100000 --only frank-wolfe"
 
 Prints how long the upload took (received, encoded, shuffled, stored) and, for the example job of
-each algorithm, the time from POST to the finished job.
+each algorithm, for a network and for an oracle of values, the time from POST to the finished job.
 """
 
 import argparse
@@ -18,6 +18,11 @@ import numpy as np
 from service.planning.catalog import CATALOG
 from tests.harness import ENGINES, job, numeric_schema, running
 
+NETWORK = {"model": {"kind": "relu_network", "width": 16}, "loss": "logistic", "set": "all"}
+BESIDES = {
+    "gradient-descent": {"a network": NETWORK},
+    "online-to-nonconvex": {"zero-order": {"parameters": {"oracle": "zero-order"}}},
+}
 show = partial(print, flush=True)  # a line as soon as its job is done
 
 
@@ -40,16 +45,20 @@ def main():
             owner.upload(dataset, path)
             show(f"{engine}: upload of {rows:,} x {columns}: {time.perf_counter() - start:.1f} s")
             owner.set_budget(dataset, 2.0, 1e-6)
-            done = {"id": ""}
+            linear = ""
             for algorithm, entry in CATALOG.items():
                 if options.only not in algorithm:
                     continue
-                of = {"of": done["id"]} if entry.certifies else {}
-                spec = job(dataset, 0.1, algorithm, **{"parameters": {}, **entry.example, **of})
-                start = time.perf_counter()
-                done = owner.wait(owner.submit(spec)["id"])
-                seconds, steps = time.perf_counter() - start, done["progress"]["steps_total"]
-                show(f"{engine}: {algorithm}, {steps} steps: {done['state']} in {seconds:.1f} s")
+                of = {"of": linear} if entry.certifies else {}
+                for kind, more in {"": {}, **BESIDES.get(algorithm, {})}.items():
+                    given = {"parameters": {}, **entry.example, **of, **more}
+                    start = time.perf_counter()
+                    made = owner.submit(job(dataset, 0.1, algorithm, **given))
+                    done = owner.wait(made["id"])
+                    seconds, steps = time.perf_counter() - start, done["progress"]["steps_total"]
+                    name = f"{algorithm}, {kind}" if kind else algorithm
+                    show(f"{engine}: {name}, {steps} steps: {done['state']} in {seconds:.1f} s")
+                    linear = linear if kind else done["id"]
 
 
 if __name__ == "__main__":
