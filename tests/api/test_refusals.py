@@ -89,7 +89,7 @@ def test_a_privacy_that_is_none_is_refused(service, scene, path, change, status,
             "should have at least 1 item",
         ),
         (
-            {"algorithm": "frank-wolfe", "set": {"kind": "polytope", "vertices": [[0, 0]]}},
+            {"algorithm": "frank-wolfe", "set": {"kind": "polytope", "vertices": [[1, 0]]}},
             "plan_refused",
             "every vertex needs",
         ),
