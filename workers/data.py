@@ -217,7 +217,7 @@ class Data:
             raise WrongDataError
         self.use(lattice)
         if schedule.oracle.startswith("zero"):
-            if directions is None:
+            if directions is None or lattice.contribution_units > CONTRIBUTION_UNITS:
                 raise WrongDataError
             add = zero_order(plan, lattice, at, before, directions, schedule.radius)
             return self._sum_of(add, range(start, stop))

@@ -147,9 +147,9 @@ def zero_order(
     def add(x: Array, y: Array) -> Sum:
         total = np.zeros(dimension, dtype=np.int64)
         for low in range(0, len(x), together):
-            rows = x[low : low + together] * unit
-            vectors = np.empty((len(rows), dimension))
             with np.errstate(all="ignore"):  # a warning would tell of one record
+                rows = x[low : low + together] * unit
+                vectors = np.empty((len(rows), dimension))
                 product(vectors, along(rows, y[low : low + together]), frame)
             add_vectors(total, vectors, clip, bound, use_l1)
         return total

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import insert, select, update
 
-from service.api.auth import Me, caller_of_key, cookie_name, csrf_token, key_hash
+from service.api.auth import Me, caller_of_key, cookie_name, csrf_token, key_hash, session_token
 from service.api.context import Ctx
 from service.api.shapes import SessionRequest, SessionShape
 from service.db import iso, new_id, now_ms
@@ -49,7 +49,7 @@ def sign_in(ctx: Ctx, request: SessionRequest, http: Request, response: Response
 @router.get("/session", response_model=SessionShape)
 def who_is_signed_in(ctx: Ctx, me: Me, http: Request) -> Any:
     """Who is signed in with this browser, and the token that its changes need."""
-    return _view(ctx, me.credential, http.cookies.get(cookie_name(http), ""))
+    return _view(ctx, me.credential, session_token(http) or "")
 
 
 @router.delete("/session", status_code=204)

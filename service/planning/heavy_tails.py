@@ -33,8 +33,8 @@ depends on the clip is post-processing of the choice.
 
 *Quantile.* A choice is off by more than 20 scales in its count with probability below 321 exp(-20),
 less than 1e-6, and a clip beyond the longest gradient is off by n - rank. So the tail left out is the
-larger of 1/z and 20 scale/n, and at most one half. `clip_quantile` overrides it: a smaller one is
-safer.
+larger of 1/z and 20 scale/n, and at most one half. `clip_quantile` overrides it; one that leaves out
+less than 20 scales, and less than one half, is refused.
 """
 
 from dataclasses import dataclass, replace
@@ -182,8 +182,14 @@ def _choice(
     n = facts.rows
     share = replace(goal, units=int(goal.units * parameters.clip_share))
     scale = choice_scale(share, facts, PrivateClip.SENSITIVITY, 1) if share.units > 0 else 0
-    tail = min(0.5, max(1 / max(z, 1.0), _OFF * scale / n))
-    quantile = parameters.clip_quantile or 1 - tail
+    least = min(0.5, _OFF * scale / n)
+    quantile = parameters.clip_quantile or 1 - min(0.5, max(1 / max(z, 1.0), least))
+    if quantile > 1 - least:
+        raise PlanRefused(
+            "so near the longest gradient a private clip would be too long by any factor; set "
+            f"parameters.clip_quantile to at most {int(1e6 * (1 - least)) / 1e6} here, or ask a "
+            "larger epsilon."
+        )
     if scale > 0:
         choice = PrivateClip(rank=min(n, round(quantile * n)), scale=scale)
         left = replace(goal, units=goal.units - _spent(choice, facts, goal))

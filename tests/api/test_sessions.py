@@ -67,6 +67,17 @@ def test_over_https_the_cookie_is_secure_and_has_a_name_for_this_host_alone(serv
     ):
         by = {"X-Forwarded-Proto": scheme, "Cookie": f"{name}={token}"}
         assert browser(service, headers=by).get("/v1/session").status_code == status
+    name, own = b"__Host-epsilond_session", token.encode()
+    for sent, status in (
+        (b"theme=dark; " + name + b"=" + own + b"; a", 200),
+        (b"\xa0" + name + b"=" + own, 401),  # a browser takes this name from a neighbouring host
+        (name + b"\x85=" + own, 401),
+        (name + b"=" + own + b"; \xa0" + name + b"=foreign", 200),
+        (name + b"=" + own + b"; " + name + b"=foreign", 401),
+        (name + b"=", 401),
+    ):
+        by = {"X-Forwarded-Proto": b"https", "Cookie": sent}
+        assert browser(service, headers=by).get("/v1/session").status_code == status
     by = {"X-Forwarded-Proto": "https", "Cookie": f"__Host-epsilond_session={token}"}
     gone = browser(service, headers=by).delete(
         "/v1/session", headers={"X-CSRF-Token": answer.json()["csrf"]}

@@ -58,6 +58,21 @@ def test_the_share_and_the_quantile_are_the_analysts_to_set(algorithm):
 
 
 @algorithms
+def test_a_quantile_that_the_choice_cannot_tell_from_the_maximum_is_refused(algorithm):
+    about = facts("float64", rows=10**5)
+
+    def planned(quantile):
+        clip = {"clip": "private", "clip_quantile": quantile}
+        return plan(spec(algorithm, parameters=clip), about)
+
+    with pytest.raises(PlanRefused, match="clip_quantile to at most") as refusal:
+        planned(0.99999)
+    most = float(str(refusal.value).split("at most ")[1].split()[0])
+    made = planned(most)
+    assert 10**5 - made.private_clip.rank >= 20 * made.private_clip.scale
+
+
+@algorithms
 def test_by_default_the_tail_that_is_clipped_balances_noise_and_bias(algorithm):
     """1/z of the records, but no fewer than the choice can count."""
     about = facts("float64", rows=10**6)
