@@ -14,10 +14,11 @@ sizes begin where the gap is below that of the zero vector, from which every run
 not, the bound is larger than what it bounds, and says nothing about the exponent.
 
 A theorem is an upper bound: what is asked is that the fitted exponent of 1/n is at least that of
-the theorem, less 0.1. Theorem 11 is for delta > 0; at delta = 0 its exponent is what our accounting
-gives, too. The theorems are about the mean gap, over the rows, the noise, and which iterate of the
-last round is the output. The last mean is taken exactly, over all of them; each run draws new rows
-and new noise. The standard error of the exponent is that of 400 resamples of the runs.
+the theorem, less 0.1. Theorem 11 is for delta > 0: at delta = 0, where choices compose by their sum
+and not by its root, its exponent is shown beside the measured one, but not asked for. The theorems are
+about the mean gap, over the rows, the noise, and which iterate of the last round is the output. The
+last mean is taken exactly, over all of them; each run draws new rows and new noise. The standard error
+of the exponent is that of 400 resamples of the runs.
 
 The last lines are at one n and many dimensions: over the l1 ball the gap may grow with log d alone.
 """
@@ -27,10 +28,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, log, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.pictures import picture
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
@@ -57,6 +60,10 @@ class Scenario:
     exponent: float
     regime: str
     delta: float = DELTA
+
+    @property
+    def proved(self) -> bool:
+        return self.delta > 0
 
     def entries(self, d: int) -> np.ndarray:
         """The sizes of a row's entries, in feature units."""
@@ -180,15 +187,16 @@ def against_rows(s: Scenario, runs: int, show: Callable[[str], None]) -> tuple[b
     gaps = np.array([[once(s, n, s.d, rng) for _ in range(runs)] for n in s.sizes])
     exponent, error = fitted(s.sizes, gaps)
     fine = exponent >= s.exponent - 0.1
+    whose = "the theorem's" if s.proved else "without a theorem"
     show(
         f"{s.algorithm}, welsch, BGM Theorem {s.theorem}: {named(s)}; {s.regime}\n"
         f"    n = {s.sizes[0]} ... {s.sizes[-1]}: "
         + " ".join(f"{g:.2g}" for g in gaps.mean(axis=1))
         + f"; at 0 {gap(s, np.zeros(s.d)):.2g}"
-        + f"\n    fitted exponent {exponent:.2f} +- {error:.2f}, the theorem's {s.exponent:.2f}: "
+        + f"\n    fitted exponent {exponent:.2f} +- {error:.2f}, {whose} {s.exponent:.2f}: "
         + ("steep enough" if fine else "NOT STEEP ENOUGH")
     )
-    return fine, gaps.mean(axis=1)
+    return fine or not s.proved, gaps.mean(axis=1)
 
 
 def named(s: Scenario) -> str:
@@ -219,36 +227,24 @@ def against_dimensions(runs: int, show: Callable[[str], None]) -> bool:
     return fine
 
 
-def draw(path: str, curves: list[tuple[Scenario, np.ndarray]]) -> None:
-    from matplotlib import pyplot  # noqa: PLC0415 - of the extra `bench`, for a picture alone
-
-    figure, axes = pyplot.subplots(figsize=(8, 6))
-    for s, means in curves:
-        (line,) = axes.loglog(s.sizes, means, "o-", label=f"{named(s)}: {s.regime}")
-        guide = means[0] * (np.array(s.sizes) / s.sizes[0]) ** -s.exponent
-        axes.loglog(s.sizes, guide, ":", color=line.get_color())
-    axes.set(xlabel="rows", ylabel="Frank-Wolfe gap", title="Dotted: the theorem's slope")
-    axes.legend(fontsize=6, loc="lower left")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-
-
 def main(show: Callable[[str], None] = print) -> bool:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--only", default="", help="part of an algorithm's name")
-    parser.add_argument("--plot", help="a PNG to write; needs matplotlib (the extra `bench`)")
+    parser.add_argument("--plot", type=Path, help="a PNG to write")
     arguments = parser.parse_args()
     steep, curves = True, []
     for s in SCENARIOS:
         if s.algorithm.startswith(arguments.only):
             fine, means = against_rows(s, arguments.runs, show)
-            curves.append((s, means))
+            label = f"{named(s)}: {s.regime}"
+            curve = {"label": label, "n": s.sizes, "values": means.tolist(), "exponent": s.exponent}
+            curves.append(curve)
             steep &= fine
     if SCENARIOS[0].algorithm.startswith(arguments.only):
         steep &= against_dimensions(max(2, arguments.runs // 2), show)
     if arguments.plot:
-        draw(arguments.plot, curves)
+        picture(arguments.plot, "Frank-Wolfe gap", {"": curves})
     return steep
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.pictures import picture
 from service.planning.catalog import plan
 from service.planning.prefixes import burden, columns, vectors
 from service.planning.price import AccountTerms
@@ -142,7 +143,7 @@ def exponent(sizes, means):
 
 
 def rates(runs, plot, regimes=REGIMES):
-    rng, tables = np.random.default_rng(1), []
+    rng, curves = np.random.default_rng(1), []
     for regime in regimes:
         print(f"{regime.oracle}, epsilon {regime.epsilon:g}, d {regime.d}; {regime.leading}")
         table = measured(regime, runs)
@@ -157,30 +158,19 @@ def rates(runs, plot, regimes=REGIMES):
             f"{enough}",
             flush=True,
         )
-        tables.append((regime, table))
+        curves.append(curve(regime, table))
     if plot:
-        draw_plot(tables, plot)
+        picture(plot, "stationarity within a", {"": curves})
 
 
-def draw_plot(tables, path):
-    import matplotlib  # noqa: PLC0415 - of the extra `bench`
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415
-
-    figure, axes = pyplot.subplots(figsize=(7, 4.5))
-    for regime, table in tables:
-        sizes, means = np.array(regime.sizes), table.mean(axis=1)
-        error_ = table.std(axis=1) / np.sqrt(table.shape[1])
-        label = f"{regime.oracle}, epsilon {regime.epsilon:g}"
-        line = axes.errorbar(sizes, means, error_, marker="o", label=label)
-        slope = means[0] * (sizes / sizes[0]) ** -regime.exponent
-        axes.plot(sizes, slope, linestyle="--", color=line[0].get_color())
-    axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="stationarity within a")
-    axes.legend(title="dashed: the theorem's slope")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    print(f"wrote {path}")
+def curve(regime, table):
+    return {
+        "label": f"{regime.oracle}, epsilon {regime.epsilon:g}",
+        "n": regime.sizes,
+        "values": table.mean(axis=1).tolist(),
+        "errors": (table.std(axis=1) / np.sqrt(table.shape[1])).tolist(),
+        "exponent": regime.exponent,
+    }
 
 
 def release_error(lengths=tuple(2**k for k in range(4, 15)), repeats=200):

@@ -25,9 +25,7 @@ privacy, at two sizes.
 """
 
 import argparse
-import json
 import os
-import sys
 import time
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -37,7 +35,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from benchmarks import california
-from benchmarks.kernels import in_environment
+from benchmarks.pictures import picture
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
@@ -46,7 +44,6 @@ from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
 
-PLOTS = Path(sys.prefix) / "plots"
 DELTA = 1e-6
 COLUMNS, RIDGE, RADIUS, EPSILON = 5, 0.5, 10.0, 0.5
 SIZES = tuple(2**k for k in range(15, 20))
@@ -212,8 +209,8 @@ def verdict_on(slope, error, wanted):
 
 
 def rates(sizes, runs):
-    """The table; and what the plot shows."""
-    curves, steep = [], True
+    """The table; and what the picture shows."""
+    panels, steep = {}, True
     for loss in ("squared", "logistic"):
         for tail in TAILS:
             theory = 2 * (tail.k - 1) / tail.k
@@ -237,16 +234,14 @@ def rates(sizes, runs):
                         flush=True,
                     )
                     if not outlier:
-                        curve = {"loss": loss, "tail": tail.name, "theory": theory, "clip": kind}
-                        curves.append({**curve, "n": list(sizes), "risk": mean.tolist()})
-    return curves, steep
-
-
-def draw(curves, path):
-    """By matplotlib, in an environment of its own."""
-    text = json.dumps({"curves": curves, "path": str(path)})
-    for line in in_environment(PLOTS, ["matplotlib"], "heavy_tails_plot.py", text):
-        print(line, end="")
+                        curve = {
+                            "label": f"clip: {kind}",
+                            "n": list(sizes),
+                            "values": mean.tolist(),
+                        }
+                        slope = {"exponent": theory} if judged else {}
+                        panels.setdefault(f"{loss}, {tail.name}", []).append(curve | slope)
+    return panels, steep
 
 
 # --- time -------------------------------------------------------------------------------------------
@@ -344,9 +339,9 @@ def main(arguments=None):
     fine = True
     if options.only in (None, "rates"):
         sizes = [n for n in SIZES if n <= 2**options.largest]
-        curves, fine = rates(sizes, options.runs)
+        panels, fine = rates(sizes, options.runs)
         if options.plot is not None:
-            draw(curves, options.plot)
+            picture(options.plot, "excess risk", panels, columns=len(TAILS))
     if options.only in (None, "time"):
         fine &= times([2 ** (options.largest + k) for k in range(4)], repeats=25)
     if options.only in (None, "lasso"):

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.pictures import picture
 from service.planning.catalog import plan
 from service.planning.plan import Plan
 from service.planning.price import AccountTerms
@@ -194,34 +195,10 @@ def rates(r: Rates, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.array(means), np.array(errors), np.array(predicted)
 
 
-def plot(path: Path, curves: list[tuple[Rates, np.ndarray, np.ndarray, float]]) -> None:
-    import matplotlib as mpl  # noqa: PLC0415 - only for pictures
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    figure, axes = plt.subplots(figsize=(7, 5))
-    for r, means, errors, exponent in curves:
-        line = axes.errorbar(
-            r.sizes,
-            means,
-            errors,
-            marker="o",
-            capsize=3,
-            label=f"{r.loss}, epsilon {r.epsilon:g}, {r.regime}: n^-{exponent:.2f}",
-        )
-        slope = means[0] * (np.array(r.sizes) / r.sizes[0]) ** -r.exponent
-        axes.plot(r.sizes, slope, "--", color=line[0].get_color(), linewidth=0.8)
-    axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="beta ||w - prox(w)||")
-    axes.legend(fontsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-
-
 def main(show: Callable[[str], None] = print) -> bool:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--plot", type=Path, help="where to write the picture; needs matplotlib")
+    parser.add_argument("--plot", type=Path, help="where to write the picture")
     parser.add_argument("--only", choices=["recovery", "rates"])
     arguments = parser.parse_args()
     if arguments.only != "rates":
@@ -232,7 +209,9 @@ def main(show: Callable[[str], None] = print) -> bool:
         exponent = -float(np.polyfit(np.log(r.sizes), np.log(means), 1)[0])
         fine = exponent >= r.exponent - 0.1
         steep &= fine
-        curves.append((r, means, errors, exponent))
+        label = f"{r.loss}, epsilon {r.epsilon:g}, {r.regime}: n^-{exponent:.2f}"
+        measured = {"values": means.tolist(), "errors": errors.tolist()}
+        curves.append({"label": label, "n": r.sizes, **measured, "exponent": r.exponent})
         show(
             f"stationarity, {r.loss}, {r.feasible['kind']}, d = {r.d}, epsilon {r.epsilon:g}; "
             f"{r.regime}\n    n = {r.sizes[0]} ... {r.sizes[-1]}: "
@@ -242,7 +221,7 @@ def main(show: Callable[[str], None] = print) -> bool:
             + ("steep enough" if fine else "NOT STEEP ENOUGH")
         )
     if arguments.plot and curves:
-        plot(arguments.plot, curves)
+        picture(arguments.plot, "beta ||w - prox(w)||", {"": curves})
     return steep
 
 
