@@ -38,9 +38,10 @@ def main():
         row[0].set_ylabel(asked["ylabel"])
     for axes in grid[-1]:
         axes.set_xlabel("rows")
-    grid[0][-1].legend(fontsize=7, title="dashed: the theorem's slope", title_fontsize=7)
     plt.tight_layout()
-    plt.savefig(asked["path"], dpi=110, metadata={"Software": None})
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1)} if len(panels) == 1 else {}
+    grid[0][-1].legend(fontsize=7, title="dashed: the theorem's slope", title_fontsize=7, **below)
+    plt.savefig(asked["path"], dpi=110, bbox_inches="tight", metadata={"Software": None})
 
 
 if __name__ == "__main__":
