@@ -26,17 +26,18 @@ def length(vector: Floats) -> float:
     return sqrt(float(np.einsum("i,i->", vector, vector)))
 
 
-def integer_weights(weights: NDArray[np.float64], l2_units: int) -> tuple[NDArray[Any], float]:
-    """The weights as integers of at most 15 bits, and what one unit is worth.
+def integer_weights(weights: Floats, l2_units: int) -> tuple[NDArray[np.int16], Any]:
+    """Vectors [..., columns] as integers of at most 15 bits, and what one unit of each is worth.
 
     Scaled so that ||units||_2 l2_units < 2^31: by Cauchy and Schwarz no margin, nor any part of one,
     leaves int32. Gradients are thus evaluated at weights rounded to about 2^-15 of the largest; the
     weights are a function of earlier releases, so rounding them is nobody's privacy.
     """
-    largest = float(np.abs(weights).max())
-    if not 0.0 < largest < inf:  # all zero, or no numbers at all: they count as zero
-        return np.zeros(weights.size), 1.0
-    scaled = weights / largest
-    room = (2**31 - 1) / l2_units - sqrt(weights.size)  # rounding adds at most sqrt(d)/2
-    units_max = min(2**15 - 1, room / length(scaled))
-    return np.rint(scaled * units_max), largest / units_max
+    largest = np.abs(weights).max(axis=-1)
+    usable = (largest > 0.0) & (largest < inf)  # all zero, or no numbers at all: they count as zero
+    scaled = np.where(usable[..., None], weights, 0.0) / np.where(usable, largest, 1.0)[..., None]
+    lengths = np.sqrt(np.einsum("...i,...i->...", scaled, scaled))
+    room = (2**31 - 1) / l2_units - sqrt(weights.shape[-1])  # rounding adds at most sqrt(d)/2
+    units_max = np.minimum(2**15 - 1, room / np.where(usable, lengths, 1.0))
+    units = np.rint(scaled * units_max[..., None]).astype(np.int16)
+    return units, np.where(usable, largest / units_max, 1.0)[()]

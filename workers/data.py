@@ -35,7 +35,7 @@ from workers.samplers import choose, rounded_laplace, rounded_normal, sample
 
 BLOCK_BYTES = 8 << 20
 RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by block, as it is read
-_THREADED = 1 << 18  # entries from which a second thread pays for itself
+_THREADED = 1 << 22  # entries from which a second thread pays for waking it
 _CLIPS = 2.0 ** (np.array(PrivateClip.CHOICES) / 4)
 
 T = TypeVar("T")
@@ -492,11 +492,11 @@ class Data:
         """Weights and sums are one class after the other."""
         bound, scale, places, fast = self._layout
         facts, use_l1 = self._plan.facts, self._sums.norm == "l1"
-        by_class = [integer_weights(w, facts.l2_units or 0) for w in self._by_class(weights)]
+        units, worth = integer_weights(self._by_class(weights), facts.l2_units or 0)
         size = facts.columns + (-facts.columns % madd.LANES if fast else 0)
-        padded = np.zeros((len(by_class), size), dtype=np.int16)
-        padded[:, places] = [units for units, _ in by_class]
-        steps = np.array([min((facts.feature_step or 0.0) * unit, 1e280) for _, unit in by_class])
+        padded = np.zeros((len(units), size), dtype=np.int16)
+        padded[:, places] = units
+        steps = np.minimum((facts.feature_step or 0.0) * worth, 1e280)
         arguments = read_only(padded), read_only(steps), scale, float(bound), use_l1, fast
 
         def add(x: Array, y: Array) -> Sum:

@@ -47,13 +47,11 @@ def network_fixed(
     size = facts.columns + (-facts.columns % madd.LANES if fast else 0)
 
     def units(weights: Floats) -> tuple[NDArray[np.int16], Floats]:
-        flat = weights.reshape(-1, facts.columns)
-        found = [integer_weights(w, facts.l2_units or 0) for w in flat]
-        padded = np.zeros((len(flat), size), dtype=np.int16)
-        padded[:, places] = [u for u, _ in found]
-        steps = np.array([min((facts.feature_step or 0.0) * each, 1e280) for _, each in found])
-        shape = weights.shape[:-1]
-        return read_only(padded.reshape(*shape, size)), read_only(steps.reshape(shape))
+        found, worth = integer_weights(weights, facts.l2_units or 0)
+        padded = np.zeros((*weights.shape[:-1], size), dtype=np.int16)
+        padded[..., places] = found
+        steps = np.minimum((facts.feature_step or 0.0) * worth, 1e280)
+        return read_only(padded), read_only(steps)
 
     hidden, outer = network_parts(plan, points)
     step_hidden, step_outer = network_parts(plan, points[0] * 0 if move is None else move)

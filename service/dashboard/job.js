@@ -15,6 +15,7 @@ export function releases(plan) {
     if (node.kind === "repeat") return walk(node.release, times * node.times, rows, how);
     if (node.kind === "sequence") return node.parts.flatMap((part) => walk(part, times, rows, how));
     if (node.kind === "subsample") return walk(node.release, times, node.batch, `sampled from ${num(node.population)}`);
+    if (node.kind === "sampled_gaussian") return walk({ ...node, kind: "gaussian" }, times, node.batch, `sampled from ${num(node.population)}`);
     if (node.kind === "disjoint") {
       const own = node.parts.length === 1 && node.copies > 1 ? Math.floor(rows / node.copies) : node.parts.length > 1 ? Math.floor(rows / node.parts.length) : rows;
       return node.parts.flatMap((part, i) => walk(part, times * node.copies, (node.parts.length > 1 && plan.schedule.rounds?.[i].rows) || plan.schedule.batch || own, "disjoint batches: the price of one"));
@@ -80,7 +81,7 @@ export function deviation(plan) {
   const noise = one.noise * (one.mechanism === "Laplace" ? Math.SQRT2 : 1);
   if (schedule.kind === "minimiser" && one.times === 1) return noise;
   if (schedule.kind === "phased_sgd") return noise * (schedule.phases.at(-1).lattice_step / schedule.phases[0].lattice_step);
-  if (schedule.kind === "gradient_descent" && lattice.kind === "sum" && one.times === 1) return (schedule.step_size * noise) / plan.facts.rows;
+  if (schedule.kind === "gradient_descent" && lattice.kind === "sum" && one.times === 1) return (schedule.step_size * noise) / (schedule.batch ?? plan.facts.rows);
   return null;
 }
 

@@ -185,14 +185,14 @@ CATALOG: dict[str, Algorithm] = {
         ),
         Algorithm(
             name=gradient_descent.NAME,
-            title="Noisy full-gradient descent (baseline)",
+            title="Noisy gradient descent (baseline)",
             paper=_KLL,
-            algorithm="2 with B = N",
+            algorithm="2",
             theorem="3.1",
             problem="convex losses over any set with a projection, and ReLU networks (without a "
             "theorem); rows may be unbounded",
             needs=(),
-            cost="one noisy sum over all rows per step; costs add",
+            cost="one noisy sum per step, over all rows or over a random batch; costs add",
             parameters=gradient_descent.Parameters,
             plan=gradient_descent.plan,
             example={"loss": "logistic"},

@@ -13,7 +13,7 @@ from service.planning.lattice import Lattice, SumLattice
 from service.planning.releases import Exponential, Release
 from service.planning.spec import Facts, JobSpec
 
-PLANNER_VERSION = 4  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 5  # raise it whenever the same spec and facts may plan differently
 
 
 class _Part(BaseModel):
@@ -21,12 +21,14 @@ class _Part(BaseModel):
 
 
 class GradientDescentSchedule(_Part):
-    """w <- P(w - eta (g/n + ridge w)) over all rows; the mean of the last `averaged` iterates."""
+    """w <- P(w - eta (g + ridge w)), g the mean over a secret batch of so many rows (of all, where it
+    is all of them or none is named); the mean of the last `averaged` iterates."""
 
     kind: Literal["gradient_descent"] = "gradient_descent"
     steps: PositiveInt
     step_size: float
     averaged: PositiveInt
+    batch: PositiveInt | None = None
 
 
 class ClippedSgdSchedule(_Part):

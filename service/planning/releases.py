@@ -31,13 +31,14 @@ from pydantic import (
     model_validator,
 )
 
+from service.planning.amplification import LOG_DECIMAL_MAX, sampled_gaussian
+
 _DIGITS = 60
 _AMPLIFIED_ORDER_MAX = 4096  # the sum has `order` terms; beyond, no amplification is claimed
 _ROUND_UP = Decimal(1) + Decimal("1e-40")
 _HUGE = Fraction(10**9)
 _FIXED = 2**320  # the unit of fixed-point sums: squares of scales are below 2^126
 _LOG_2, _LOG_10 = log(2), log(10)
-LOG_DECIMAL_MAX = 2_290_000  # the exponential of a little more is beyond any Decimal
 
 
 class _Release(BaseModel):
@@ -319,6 +320,41 @@ class Subsample(_Release):
         return min(epsilon, Fraction(amplified))
 
 
+class SampledGaussian(_Release):
+    """A `Gaussian` on `batch` rows drawn uniformly without replacement from `population`, fewer than
+    all, fresh and secret for each use. amplification.py has the theorem. Never more than the Gaussian
+    itself: the positions do not depend on the data, so the mixture is jointly quasi-convex.
+    """
+
+    kind: Literal["sampled_gaussian"] = "sampled_gaussian"
+    sensitivity: PositiveInt
+    sigma: PositiveInt
+    batch: PositiveInt
+    population: PositiveInt
+
+    @model_validator(mode="after")
+    def _batch_is_smaller(self) -> "SampledGaussian":
+        if self.batch >= self.population:
+            raise ValueError("a batch is fewer rows than those it is drawn from")
+        return self
+
+    def renyi(self, order: int) -> Fraction:
+        z_squared = Fraction(self.sensitivity**2, self.sigma**2)
+        plain = order * z_squared / 2
+        if order > _AMPLIFIED_ORDER_MAX:
+            return plain
+        common = gcd(self.batch, self.population)
+        share = self.batch // common, self.population // common
+        amplified = sampled_gaussian(z_squared, *share, order)
+        return plain if amplified is None else min(plain, amplified)
+
+    def pure(self) -> Fraction | None:
+        return None
+
+    def singles(self) -> frozenset[tuple[int, int]]:
+        return frozenset([(self.sensitivity, self.sigma)])
+
+
 class Recursive(_Release):
     """Choices t = 0, 1, ... by scores that are linear in a running sum d_t = kept_t d_(t-1) + h_t, h_t
     a function of batch t and of earlier choices. Batches are disjoint ranges of row *positions*.
@@ -369,7 +405,16 @@ class Recursive(_Release):
 
 
 Release = Annotated[
-    Gaussian | Pure | Exponential | Sequence | Repeat | Disjoint | Prefixes | Subsample | Recursive,
+    Gaussian
+    | Pure
+    | Exponential
+    | Sequence
+    | Repeat
+    | Disjoint
+    | Prefixes
+    | Subsample
+    | SampledGaussian
+    | Recursive,
     Field(discriminator="kind"),
 ]
 for _model in (Sequence, Repeat, Disjoint, Subsample):

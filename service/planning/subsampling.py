@@ -1,19 +1,22 @@
 """Calibration of noisy sums over secret batches.
 
 A step draws `batch` of `population` rows and releases their noisy sum. Its price at a fixed order is
-that of `Subsample`, which grows with z = sensitivity/noise scale, so the largest z that fits is found
-by bisection: in floats, with the same sum written in logarithms. The lattice made from it is then
-priced exactly, and made coarser by a step until that price fits. The exact price alone decides.
+that of `SampledGaussian`, which grows with z = sensitivity/noise scale, so the largest z that fits is
+found by bisection, in floats. The lattice made from it is then priced exactly, and made coarser by a
+step until that price fits. The exact price alone decides. Laplace noise is priced by `Subsample`.
 
-When does drawing pay? To first order a sampled Gaussian costs 4 gamma^2 of what the same noise costs
-on all rows, gamma = batch/population. In the mean over the batch that is twice the noise of a step
-over all rows (the same noise, for Laplace), and the draw adds its own. So where all rows can be read
-in every step, that is best; batches buy more steps for the same number of gradients.
+When does drawing pay? To first order a sampled Gaussian costs gamma^2 of what the same noise costs on
+all rows, gamma = batch/population: in the mean over the batch that is the noise of a step over all
+rows. The draw adds its own variance, and where that is little beside the noise's, fewer rows do as
+well.
 """
 
-from functools import lru_cache
-from math import exp, expm1, inf, lgamma, log, log1p, sqrt
+from math import expm1, inf, log1p, sqrt
 
+from pydantic import Field, PositiveInt
+
+from service.errors import PlanRefused
+from service.planning.amplification import LOG_DECIMAL_MAX, roughly
 from service.planning.conversion import UNITS, best_order
 from service.planning.lattice import (
     CONTRIBUTION_UNITS,
@@ -26,26 +29,55 @@ from service.planning.lattice import (
 from service.planning.losses import Problem
 from service.planning.price import fits_own_target, price_units
 from service.planning.releases import (
-    LOG_DECIMAL_MAX,
     Gaussian,
     Pure,
     Release,
     Repeat,
+    SampledGaussian,
     Subsample,
 )
-from service.planning.spec import Facts
+from service.planning.spec import Facts, StepsAndClip
 
 PASSES_MAX = 512  # gradients that a default schedule evaluates, per row
 _AMPLIFIED_ORDER_MAX = 4096  # as in releases.py: beyond, sampling is not credited
 _ROUGHLY = 5  # binary digits with which schedules are compared
-_NEGLIGIBLE = 45.0  # e^-45 of a sum of floats is none of it
+_QUICK = 512  # rows: fewer take a step hardly less time
+_HARDLY_MORE = 1.1  # times the variance: 5 % more error for far fewer gradients
+
+
+class Batches(StepsAndClip):
+    """Parameters of algorithms whose steps may each read a secret batch of the rows."""
+
+    batch: PositiveInt | None = Field(
+        default=None,
+        le=2**30,
+        description="Rows drawn for a step; by default what suits the number of steps.",
+    )
+
+    def batch_of(self, rows: int) -> int | None:
+        """The batch that is asked for, if one is and there are so many rows."""
+        if self.batch is not None and self.batch > rows:
+            raise PlanRefused(
+                f"a batch of {self.batch} rows is more than the dataset's {rows}; "
+                f"set parameters.batch to at most {rows}."
+            )
+        return self.batch
 
 
 def sampled(release: Gaussian | Pure, batch: int, population: int, times: int) -> Release:
     """`times` such releases, each over a fresh secret batch; over all rows nothing is drawn."""
     if batch == population:
         return Repeat(release=release, times=times)
-    drawn = Subsample(release=release, batch=batch, population=population)
+    drawn = (
+        SampledGaussian(
+            sensitivity=release.sensitivity,
+            sigma=release.sigma,
+            batch=batch,
+            population=population,
+        )
+        if isinstance(release, Gaussian)
+        else Subsample(release=release, batch=batch, population=population)
+    )
     return Repeat(release=drawn, times=times)
 
 
@@ -102,22 +134,20 @@ def drawing_variance(G: float, batch: int, population: int) -> float:
 def best_halvings(
     goal: Target, facts: Facts, plain: SumLattice, d: int, G: float, rows: int, times: int
 ) -> int:
-    """How often to halve `rows` for a batch with which `times` steps stay within PASSES_MAX passes and
-    a step's mean has the smallest variance."""
-    if times <= PASSES_MAX:
-        return 0
+    """How often to halve `rows` for the smallest batch whose mean has hardly more variance than the
+    least of any with which `times` steps stay within PASSES_MAX passes; no further than saves time."""
     best, least = rows.bit_length() - 1, inf
     for halvings in range(rows.bit_length()):
         batch = rows >> halvings
         if times * batch > PASSES_MAX * rows:
             continue
-        drawing = drawing_variance(G, batch, rows)
-        if drawing > least:
+        if batch < _QUICK and least < inf:
             break
         noise = noise_variance(goal, facts, plain, batch, rows, times)
-        variance = drawing + d * noise / batch**2
-        if variance < least:
-            best, least = halvings, variance
+        variance = drawing_variance(G, batch, rows) + d * noise / batch**2
+        if variance > _HARDLY_MORE * least:
+            break
+        best, least = halvings, min(least, variance)
     return best
 
 
@@ -133,7 +163,7 @@ def largest_ratio(
 
     def fits(rho: float) -> bool:
         return rho < most and all(
-            _stays_within(order * each, order, gamma, rho) for order in orders
+            roughly(sqrt(2 * rho), gamma, order) <= (order - 1) * order * each for order in orders
         )
 
     if batch == population or max(orders) > _AMPLIFIED_ORDER_MAX or not fits(each):
@@ -151,38 +181,3 @@ def largest_ratio(
         if fits(low + width):
             low += width
     return sqrt(2 * low)
-
-
-def _stays_within(budget: float, order: int, gamma: float, rho: float) -> bool:
-    """Whether the sum in `Subsample`, for an inner Gaussian of this rho, is at most `budget`.
-
-    The logarithm of term j grows by g(j) = log(gamma (order - j)/(j + 1)) + 2 j rho from one to the
-    next, which falls, rises and falls again. Once terms fall, are negligible and the peak of g is not
-    positive, none of those to come matters.
-    """
-    choices, log_gamma = _log_choices(order), log(gamma)
-    room = (order - 1) * budget
-    room = log(expm1(room)) if room < _NEGLIGIBLE else room
-
-    def term(j: int) -> float:
-        return j * log_gamma + choices[j] + j * (j - 1) * rho + log(2)
-
-    first = log(2 * expm1(2 * rho)) if 2 * rho < log(2) else 2 * rho
-    logs = [2 * log_gamma + choices[2] + log(2) + first]
-    if max(logs[0], term(min(order, 3)), term(order)) > room and order > 2:
-        return False
-    curve = (order + 1) ** 2 - 2 * (order + 1) / rho
-    peak = (order - 1 + sqrt(curve)) / 2 if curve > 0 else 0.0
-    climbs = curve > 0 and log_gamma + log((order - peak) / (peak + 1)) + 2 * peak * rho > 0
-    for j in range(3, order + 1):
-        logs.append(term(j))
-        if not climbs and logs[-1] < logs[-2] and logs[-1] < logs[0] - _NEGLIGIBLE:
-            break
-    top = max(logs)
-    return top + log(sum(exp(each - top) for each in logs)) <= room
-
-
-@lru_cache(maxsize=64)
-def _log_choices(order: int) -> list[float]:
-    of_all = lgamma(order + 1)
-    return [of_all - lgamma(j + 1) - lgamma(order - j + 1) for j in range(order + 1)]

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.plan import GradientDescentSchedule, Plan
+from workers.algorithms.accelerated_sgd import mean_gradient
 from workers.data import Data
 from workers.directions import start_of
 from workers.kernels.projections import project
@@ -14,13 +15,11 @@ from workers.randomness import Use
 def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule = plan.schedule
     assert isinstance(schedule, GradientDescentSchedule)
-    n = plan.facts.rows
+    gradient = mean_gradient(data, progress, schedule.batch or plan.facts.rows, 0, plan.facts.rows)
     w = project(start_of(plan, data.stream(Use.PATH, 1)), plan.spec.set)
     mean = np.zeros_like(w)
     for t in range(schedule.steps):
-        gradient = data.noisy_sum(w, 0, n) / n + plan.spec.ridge * w
-        w = project(w - schedule.step_size * gradient, plan.spec.set)
+        w = project(w - schedule.step_size * (gradient(w) + plan.spec.ridge * w), plan.spec.set)
         if t >= schedule.steps - schedule.averaged:
             mean += w / schedule.averaged
-        progress.step()
     return mean

@@ -38,16 +38,17 @@ product L^2 sqrt(d). beta = T J X2/(2 sqrt(pi) D) balances 2 beta D^2/T^2 agains
 ones suit restarts. The geometric median is no linear model: it takes its Moreau envelope, of bias
 L^2/(2 beta).
 
-T is a power of two up to 2^14, and a batch is n halved some times such that T B <= 512 n; by default
-those for which the bound is smallest, at the noise that is calibrated for them. Where B = n nothing is
-drawn.
+T is a power of two up to 2^14, and a batch is n halved some times such that T B <= 512 n. By default
+a batch is the smallest that adds hardly any variance to that of the noise, and T that for which the
+bound is smallest, at the noise that is calibrated for both. Where B = n nothing is drawn.
 
 **Formal guarantee.** Neighbours replace one record. Step t draws B of n positions uniformly without
 replacement, fresh and secret, independent of the data, and releases the sum over them of integer
 contributions, each of norm at most c (`lattice`), plus noise. Given the batch and the past, replacing
 a record of the batch moves the sum by at most 2c, and replacing another moves nothing. That is
-`Subsample` of a release of sensitivity 2c. T of them compose adaptively, since the point of evaluation
-is a function of earlier releases: the cost is T times one. Everything else is post-processing.
+`SampledGaussian` of sensitivity 2c (`Subsample`, for Laplace). T of them compose adaptively, since
+the point of evaluation is a function of earlier releases: the cost is T times one. Everything else
+is post-processing.
 
 **Errata repaired.** Theorem 3.1 takes sensitivity G; under replacement it is 2G, and its constants are
 replaced by the accountant. Algorithm 3 prints a = 2/(t+2), which never forgets the start, and
@@ -58,9 +59,6 @@ Lemma 4.10's u ||w||^2 is 2u-strongly convex.
 from dataclasses import dataclass
 from math import isfinite, log, pi, sqrt
 
-from pydantic import Field, PositiveInt
-
-from service.errors import PlanRefused
 from service.planning.algorithms.gradient_descent import SETS, clip_bound
 from service.planning.assemble import assemble
 from service.planning.lattice import calibrate, target
@@ -75,9 +73,10 @@ from service.planning.plan import (
     Stage,
     rounded,
 )
-from service.planning.spec import Facts, JobSpec, StepsAndClip
+from service.planning.spec import Facts, JobSpec
 from service.planning.subsampling import (
     PASSES_MAX,
+    Batches,
     best_halvings,
     calibrate_sampled,
     drawing_variance,
@@ -86,36 +85,25 @@ from service.planning.subsampling import (
 )
 
 NAME = "accelerated-sgd"
+Parameters = Batches
 STEPS = tuple(2**k for k in range(15))
 STAGES_MAX = 4
 _RADIUS_MIN, _RADIUS_MAX = 1e-12, 1e12  # of sets, for schedules: beyond, floats have no room
-
-
-class Parameters(StepsAndClip):
-    batch: PositiveInt | None = Field(
-        default=None,
-        le=2**30,
-        description="Rows drawn for a step; by default what suits the number of steps.",
-    )
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     require_set(NAME, spec, SETS)
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, mu = p.n, p.d, spec.ridge
-    if parameters.batch is not None and parameters.batch > n:
-        raise PlanRefused(
-            f"a batch of {parameters.batch} rows is more than the dataset's {n}; "
-            f"set parameters.batch to at most {n}."
-        )
+    asked = parameters.batch_of(n)
     clip = clip_bound(parameters, p, facts)
     C = clip * (p.X2 if p.rowwise else 1.0)
     D = start_distance(p, C, mu)
     plain = calibrate(goal, facts, p, clip, times=1)
     smooth = Smoother.of(p, spec, facts)
     candidates = []
-    for steps in steps_to_try(parameters.steps, parameters.batch, n):
-        batch = parameters.batch
+    for steps in steps_to_try(parameters.steps, asked, n):
+        batch = asked
         if batch is None:
             batch = n >> best_halvings(goal, facts, plain, d, C, n, steps)
         noise = noise_variance(goal, facts, plain, batch, n, steps)

@@ -1,24 +1,27 @@
-"""Noisy full-gradient descent: the baseline that every other algorithm is compared with.
+"""Noisy gradient descent: the baseline that every other algorithm is compared with.
 
 **Problem.** min over a convex set of (1/n) sum l(w; x_i, y_i) + (ridge/2) ||w||^2, l convex. W is the
 set's l2 radius (10 stands in for it in the schedule where the set is all of R^d).
 
-**Schedule.** KLL algorithm 2 with B = N: T times, release the sum of all clipped gradients plus
-noise, then w <- P(w - eta (g/n + ridge w)) with eta = 1/(beta + ridge). The output is the mean of the
-last half of the iterates ("some function of the iterates"). By default T balances the smooth-descent
-error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta): T = beta W n sqrt(rho/(2 d))/L, kept
-within [10, 500]. A loss with a corner is replaced by its Moreau envelope, whose bias L^2/(2 beta)
-equals the descent error at beta = L sqrt(T/2)/W; then T = rho n^2/(2 d), kept within the same bounds.
+**Schedule.** KLL algorithm 2: T times, release the sum of B records' clipped gradients plus noise,
+then w <- P(w - eta (g/B + ridge w)) with eta = 1/(beta + ridge). By default B = n: nothing is drawn.
+The output is the mean of the last half of the iterates ("some function of the iterates"). T balances
+the smooth-descent error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta) unless it is set:
+T = beta W n sqrt(rho/(2 d))/L, kept within [10, 500]. A loss with a corner is replaced by its Moreau
+envelope, whose bias L^2/(2 beta) equals the descent error at beta = L sqrt(T/2)/W; then
+T = rho n^2/(2 d), kept within the same bounds.
 
 A network is taken too, as noisy gradient descent is elsewhere, with no bound on its risk: its
-gradients are clipped (by default to the slope's bound), T is 200 and a step is of size 10 over the
-clip unless set, and the output is the mean of the last tenth of the iterates.
+gradients are clipped (by default to the slope's bound). Unless set, T is 200, a step is of size 10
+over the clip, and B is n/16 but not below 1024: with as many weights as a network has, the noise is
+far more than what the draw adds. The output is the mean of the last tenth of the iterates.
 
 **Formal guarantee.** Neighbours replace one record. Step t releases s = sum of integer
 contributions, each of norm at most c (`lattice`), so replacing one record moves s by at most 2c; w_t
-is a function of earlier releases, so given those both neighbours evaluate the same function. T such
-releases on the same rows compose adaptively: the cost is T times one. The regulariser, the step and
-the average are post-processing.
+is a function of earlier releases, so given those both neighbours evaluate the same function. Where
+B < n, s is over B positions drawn uniformly without replacement, fresh and secret, which is
+`SampledGaussian` of that sensitivity (`Subsample`, for Laplace). T such releases compose adaptively:
+the cost is T times one. The regulariser, the step and the average are post-processing.
 
 **Errata repaired.** KLL Theorem 3.1 takes sensitivity G; under replacement it is 2G.
 """
@@ -30,20 +33,26 @@ from pydantic import Field
 
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
-from service.planning.lattice import Target, calibrate, target
+from service.planning.lattice import SumLattice, Target, target
 from service.planning.losses import Problem, problem, require_set
 from service.planning.plan import GradientDescentSchedule, Moreau, Plan, Prediction, rounded
-from service.planning.releases import Repeat
 from service.planning.spec import Facts, JobSpec, StepsAndClip
+from service.planning.subsampling import (
+    Batches,
+    calibrate_sampled,
+    drawing_variance,
+    sampled,
+)
 
 NAME = "gradient-descent"
 SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
 SMOOTHNESS_MAX = 1e12  # beyond it an envelope is the loss itself, to a float's eye
 NETWORK_STEPS = 200
+NETWORK_BATCH, NETWORK_SHARE = 1024, 16
 NETWORK_STEP = 10.0  # how far a gradient at its clip moves the weights
 
 
-class Parameters(StepsAndClip):
+class Parameters(Batches):
     step_size: float | None = Field(
         default=None, ge=1e-9, le=1e9, description="Of every step; by default from the smoothness."
     )
@@ -55,7 +64,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     if spec.model.kind != "linear":
         return _network(spec, facts, parameters, p, goal)
     n, d, W = p.n, p.d, reach(p, facts)
-    clip = clip_bound(parameters, p, facts)
+    clip, batch = clip_bound(parameters, p, facts), parameters.batch_of(n) or n
     L = clip * (p.X2 if p.rowwise else 1.0)
     if p.is_smooth:
         balanced = p.beta * W * n * sqrt(goal.rho / (2 * d)) / L
@@ -69,9 +78,49 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         p, smoothing = replace(p, smoothness=smoothness), Moreau(smoothness=smoothness)
         bias = p.lipschitz**2 / (2 * smoothness)
 
-    lattice = calibrate(goal, facts, p, clip, times=steps)
-    step_size = parameters.step_size or 1 / (p.beta + spec.ridge)
-    _require_steps_that_stay(spec, step_size)
+    lattice = calibrate_sampled(goal, facts, p, clip, batch, n, steps)
+    variance = d * lattice.variance / batch**2 + drawing_variance(L, batch, n)
+    schedule = GradientDescentSchedule(
+        steps=steps,
+        step_size=parameters.step_size or 1 / (p.beta + spec.ridge),
+        averaged=(steps + 1) // 2,
+        batch=batch,
+    )
+    theorem = "smooth projected descent with noise: beta W^2/T + d sigma^2/beta"
+    risk = p.beta * W**2 / steps + variance / p.beta + bias
+    return _assembled(spec, facts, goal, p, schedule, lattice, L, theorem, risk, smoothing)
+
+
+def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, goal: Target) -> Plan:
+    clip = clip_bound(parameters, p, facts)
+    L, steps = clip * p.X2, parameters.steps or NETWORK_STEPS
+    batch = parameters.batch_of(p.n) or min(p.n, max(NETWORK_BATCH, p.n // NETWORK_SHARE))
+    lattice = calibrate_sampled(goal, facts, p, clip, batch, p.n, steps)
+    schedule = GradientDescentSchedule(
+        steps=steps,
+        step_size=parameters.step_size or NETWORK_STEP / L,
+        averaged=(steps + 9) // 10,
+        batch=batch,
+    )
+    theorem = "none for a network; the bound on a gradient, and its noise"
+    risk = L + sqrt(p.d * lattice.variance) / batch
+    return _assembled(spec, facts, goal, p, schedule, lattice, L, theorem, risk)
+
+
+def _assembled(
+    spec: JobSpec,
+    facts: Facts,
+    goal: Target,
+    p: Problem,
+    schedule: GradientDescentSchedule,
+    lattice: SumLattice,
+    L: float,
+    theorem: str,
+    risk: float,
+    smoothing: Moreau | None = None,
+) -> Plan:
+    _require_steps_that_stay(spec, schedule.step_size)
+    steps, batch = schedule.steps, schedule.batch or p.n
     return assemble(
         spec,
         facts,
@@ -79,54 +128,17 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         p,
         algorithm=NAME,
         smoothing=smoothing,
-        schedule=GradientDescentSchedule(
-            steps=steps,
-            step_size=step_size,
-            averaged=(steps + 1) // 2,
-        ),
+        schedule=schedule,
         lattice=lattice,
-        release=Repeat(release=lattice.release(), times=steps),
+        release=sampled(lattice.release(), batch, p.n, steps),
         prediction=Prediction(
-            theorem="smooth projected descent with noise: beta W^2/T + d sigma^2/beta",
-            excess_risk=rounded(
-                p.beta * W**2 / steps + d * lattice.variance / n**2 / p.beta + bias
-            ),
-            noise_squared=rounded(steps * d * lattice.variance),
-            paper_noise=_paper_noise(L, steps, goal, n),
-            our_noise=rounded(sqrt(lattice.variance) / n),
-        ),
-        gradients=steps * n,
-    )
-
-
-def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, goal: Target) -> Plan:
-    n, clip = p.n, clip_bound(parameters, p, facts)
-    L, steps = clip * p.X2, parameters.steps or NETWORK_STEPS
-    lattice = calibrate(goal, facts, p, clip, times=steps)
-    step_size = parameters.step_size or NETWORK_STEP / L
-    _require_steps_that_stay(spec, step_size)
-    noise = sqrt(lattice.variance) / n
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
-        schedule=GradientDescentSchedule(
-            steps=steps,
-            step_size=step_size,
-            averaged=(steps + 9) // 10,
-        ),
-        lattice=lattice,
-        release=Repeat(release=lattice.release(), times=steps),
-        prediction=Prediction(
-            theorem="none for a network; the bound on a gradient, and its noise",
-            excess_risk=rounded(L + sqrt(p.d) * noise),
+            theorem=theorem,
+            excess_risk=rounded(risk),
             noise_squared=rounded(steps * p.d * lattice.variance),
-            paper_noise=_paper_noise(L, steps, goal, n),
-            our_noise=rounded(noise),
+            paper_noise=_paper_noise(L, steps, goal, p.n),
+            our_noise=rounded(sqrt(lattice.variance) / batch),
         ),
-        gradients=steps * n,
+        gradients=steps * batch,
     )
 
 
@@ -141,7 +153,7 @@ def _require_steps_that_stay(spec: JobSpec, step_size: float) -> None:
 
 
 def _paper_noise(L: float, steps: int, goal: Target, n: int) -> float:
-    """KLL Theorem 3.1 with B = N and its constant c2 = 1, per mean."""
+    """KLL Theorem 3.1 with its constant c2 = 1, per mean."""
     if goal.delta == 0:
         return 0.0
     return rounded(L * sqrt(steps * -log(goal.delta)) / (goal.epsilon * n))
