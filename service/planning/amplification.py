@@ -107,8 +107,9 @@ def _phi(x: Decimal) -> Decimal:
     return Decimal("0.5") + total * (-square / 2).exp() / (2 * _PI).sqrt()
 
 
-def roughly(z: float, gamma: float, order: int) -> float:
-    """(order - 1) D_order in floats, for searches: what is charged is the above."""
+def roughly(z: float, gamma: float, order: int, enough: float = inf) -> float:
+    """(order - 1) D_order in floats, for searches: what is charged is the above. Infinite once it is
+    seen to exceed `enough`."""
     rho, choices, log_odds = z * z / 2, _log_choices(order), log(gamma) - log1p(-gamma)
     below, slope = _tail(z / 2), 1 - 2 * _tail(z / 2)
     none = order * log1p(-gamma)
@@ -118,11 +119,9 @@ def roughly(z: float, gamma: float, order: int) -> float:
         found = 1 - _tail((k - 0.5) * z) - exp(-k * (k - 1) * rho) * (below + k * slope)
         return k * (k - 1) * rho + log(found) if found > 0 else -inf
 
-    # the logarithm of term k grows by log((order - k)/(k + 1)) + log_odds + 2 k rho, which falls,
-    # rises and falls again; once terms fall, are negligible and it stays below 0, the rest is none
-    curve = (order + 1) ** 2 - 2 * (order + 1) / rho
-    peak = (order - 1 + sqrt(curve)) / 2 if curve > 0 else 0.0
-    climbs = curve > 0 and log_odds + log((order - peak) / (peak + 1)) + 2 * peak * rho > 0
+    def log_term(k: int) -> float:
+        return none + k * log_odds + choices[k] + log_moment(k)
+
     logs = [2 * log(gamma) + choices[2] + log_moment(2)]
     if 12 * rho < _LARGE:
         h2, h3, h4 = (exp(log_moment(k)) for k in (2, 3, 4))
@@ -131,11 +130,26 @@ def roughly(z: float, gamma: float, order: int) -> float:
         fourth = comb(order + 2, 4) * gamma**2 * m4 - comb(order + 1, 3) * gamma * m3
         second = comb(order, 2) * h2 + min(0.0, fourth)
         logs = [2 * log(gamma) + log(second)] if second > 0 else logs
-    for k in range(2, order + 1):
-        logs.append(none + k * log_odds + choices[k] + log_moment(k))
-        if not climbs and k > 2 and logs[-1] < logs[-2] and logs[-1] < max(logs) - _NONE_OF_IT:
+    logs.append(log_term(order))
+    # The logarithm of term k grows by log((order - k)/(k + 1)) + log_odds + 2 k rho, which falls,
+    # rises and falls again: terms have their second top, if any, where it falls through 0. Once
+    # they fall and are negligible, as that one is, the rest is none.
+    curve = (order + 1) ** 2 - 2 * (order + 1) / rho
+    low, high = int((order - 1 + sqrt(curve)) / 2) if curve > 0 else order, order
+    while high - low > 1:
+        k = (low + high) // 2
+        grows = log((order - k) / (k + 1)) + log_odds + 2 * k * rho > 0
+        low, high = (k, high) if grows else (low, k)
+    later = max(logs[-1], log_term(high))
+    again = later > logs[0] - _NONE_OF_IT - log(order)
+    top = max(logs[0], later)
+    for k in range(2, order):
+        logs.append(log_term(k))
+        top = max(top, logs[-1])
+        if top > enough:
+            return inf
+        if not again and k > 2 and logs[-1] < logs[-2] and logs[-1] < top - _NONE_OF_IT:
             break
-    top = max(logs)
     total = sum(exp(each - top) for each in logs)
     return top + log(total + exp(-top)) if top > 0 else log1p(exp(top) * total)
 

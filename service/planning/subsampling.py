@@ -162,9 +162,9 @@ def largest_ratio(
     most = LOG_DECIMAL_MAX / max(orders) ** 2  # beyond it the exact price claims nothing
 
     def fits(rho: float) -> bool:
-        return rho < most and all(
-            roughly(sqrt(2 * rho), gamma, order) <= (order - 1) * order * each for order in orders
-        )
+        rooms = ((order, (order - 1) * order * each) for order in orders)
+        z = sqrt(2 * rho)
+        return rho < most and all(roughly(z, gamma, order, room) <= room for order, room in rooms)
 
     if batch == population or max(orders) > _AMPLIFIED_ORDER_MAX or not fits(each):
         return sqrt(2 * each)  # what costs this much without being drawn

@@ -90,6 +90,9 @@ LAPLACE = [
 # epsilon, delta, the canary's row, what the job asks: over batches that are drawn
 DRAWN = [
     ("accelerated-sgd", 3.0, 1e-2, 0, drawn(2, batch=3)),
+    ("accelerated-sgd", 3.0, 1e-2, 5, drawn(1, batch=6)),
+    ("gradient-descent", 3.0, 1e-2, 0, drawn(2, batch=11)),
+    ("gradient-descent", 2.0, 0.0, 4, drawn(2, batch=6)),
     ("accelerated-sgd", 2.0, 0.0, 11, drawn(2, batch=3)),
     ("localized-accelerated-sgd", 4.0, 1e-2, 0, drawn(2, halvings=2)),
     ("localized-subgradient", 4.0, 1e-2, 0, drawn(2, halvings=2)),

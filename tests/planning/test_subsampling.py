@@ -21,6 +21,7 @@ from service.planning.releases import (
     Gaussian,
     Pure,
     Repeat,
+    SampledGaussian,
     Sequence,
     Subsample,
 )
@@ -68,7 +69,8 @@ def test_a_stored_plan_prices_the_same_for_ever():
 def test_prices_of_sampled_releases_are_those_of_the_first_version(
     inner, batch, population, times, units
 ):
-    assert price_units(sampled(inner, batch, population, times), facts().account) == units
+    drawn = Subsample(release=inner, batch=batch, population=population)
+    assert price_units(Repeat(release=drawn, times=times), facts().account) == units
 
 
 @pytest.mark.parametrize(
@@ -170,6 +172,8 @@ def test_sensitivity_g_would_cost_more_than_was_asked(algorithm, parameters):
             case Subsample():
                 changed = {"release": instead(release.release)}
                 return release.model_copy(update=changed)
+            case SampledGaussian():
+                return release.model_copy(update={"sensitivity": 2 * release.sensitivity})
             case _:
                 return printed
 
@@ -217,8 +221,8 @@ def test_a_batch_with_replacement_is_not_what_is_priced():
         p, q = (log_density(record, batches) for record in (1.0, -1.0))
         return float(logsumexp(order * p - (order - 1) * q)) / (order - 1)
 
-    inner = Gaussian(sensitivity=2, sigma=2)
-    priced = float(Subsample(release=inner, batch=2, population=3).renyi(order))
+    inner = SampledGaussian(sensitivity=2, sigma=2, batch=2, population=3)
+    priced = float(inner.renyi(order))
     assert divergence([(0, 1), (0, 2), (1, 2)]) <= priced
     assert divergence(list(product(range(3), repeat=2))) > 2 * priced
 
@@ -263,13 +267,22 @@ def test_a_corner_averaged_over_the_ball_is_as_smooth_and_as_near_as_promised(lo
 
 
 def test_few_rows_are_read_whole_and_many_are_drawn_from():
-    assert plan(spec(AC), facts()).schedule.batch == 1000
+    few = plan(spec(AC, parameters={"steps": 512}), facts())
+    assert few.schedule.batch == 1000
     drawn = plan(spec(AC), facts(rows=10**6, columns=100))
-    assert drawn.schedule.batch < 10**4 and drawn.schedule.steps > 1000
+    assert drawn.schedule.batch < 10**5 and drawn.schedule.steps > 1000
     assert drawn.gradients <= 512 * 10**6
-    all_rows = plan(spec(AC, parameters={"steps": 256}), facts(rows=10**6, columns=100))
-    assert all_rows.schedule.batch == 10**6
-    assert drawn.prediction.excess_risk < all_rows.prediction.excess_risk / 5
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_a_smaller_batch_is_taken_where_it_adds_hardly_any_variance(epsilon):
+    """That of the bound's: a tenth at the most, at a fraction of the gradients."""
+    about = facts(rows=10**5, columns=100, epsilon=epsilon)
+    steps = {"steps": 512}
+    drawn = plan(spec(AC, epsilon, parameters=steps), about)
+    whole = plan(spec(AC, epsilon, parameters={**steps, "batch": 10**5}), about)
+    assert drawn.gradients <= whole.gradients / 2
+    assert drawn.prediction.excess_risk < 1.06 * whole.prediction.excess_risk
 
 
 def test_a_ridge_brings_restarts_and_a_smaller_error():
@@ -300,7 +313,7 @@ def test_a_job_of_another_delta_pays_within_both_orders():
     """The account's order and the job's own differ; a sampled release must fit at both."""
     about = facts(rows=10**6, columns=100, epsilon=9.0)
     made = plan(spec(AC, 0.5, 1e-8), about)
-    assert isinstance(made.release.release, Subsample)
+    assert isinstance(made.release.release, SampledGaussian)
     assert made.price.units <= budget_units(0.5, 1e-8)
     assert fits_own_target(made.release, 0.5, 1e-8)
 
