@@ -150,7 +150,7 @@ class Data:
             raise WrongDataError
         stream = self._randomness.stream(Use.SAMPLING, self._releases)
         exact = self.exact_batch(weights, start + sample(stream, batch, stop - start))
-        return self._released(exact, self._sums.step, range(start, stop))
+        return self._released(exact, self._sums.step, range(start, stop), batch)
 
     def noisy_change(
         self, now: Floats, before: Floats, keep: float, bound: float, start: int, stop: int
@@ -282,7 +282,7 @@ class Data:
 
     def _chosen(self, scores: Sum, scale: int, rows: Sequence[int]) -> int:
         """Every choice goes through here; `rows` are those that `scores` depend on."""
-        if all(scale != priced for _, priced in self._priced):
+        if all(scale != priced.scale for priced in self._priced):
             raise WrongDataError
         stream = self._randomness.stream(Use.NOISE, self._next_release())
         return choose(stream, scores, scale)
@@ -314,13 +314,16 @@ class Data:
         alone = in_turn or len(lows) == 1 or thread_count() == 1
         return map(one, lows) if alone else pool().map(one, lows)
 
-    def _released(self, exact: Sum, step: float, rows: Sequence[int]) -> Floats:
+    def _released(
+        self, exact: Sum, step: float, rows: Sequence[int], batch: int | None = None
+    ) -> Floats:
         """Every noisy vector goes through here; `rows` are those that `exact` depends on, given what
-        was released before."""
+        was released before, or of which it depends on a secret `batch`."""
         lattice = self._lattice
         if isinstance(lattice, ScoreLattice) or self._clip is None:
             raise WrongDataError
-        if not lattice.release().singles() <= self._priced:
+        drawn = None if batch is None else (batch, len(rows))
+        if not {one._replace(drawn=drawn) for one in lattice.release().singles()} <= self._priced:
             raise WrongDataError
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
         stream = self._randomness.stream(Use.NOISE, self._next_release())

@@ -45,7 +45,7 @@ first three. With m_j = E[u^j], that is m_2 = h_2, m_3 = h_3 - 3 h_2, m_4 = h_4 
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, erfc, exp, inf, lgamma, log, log1p, sqrt
+from math import comb, erf, exp, expm1, inf, lgamma, log, log1p, sqrt
 
 LOG_DECIMAL_MAX = 2_290_000  # the exponential of a little more is beyond any Decimal
 _DIGITS = 60
@@ -53,6 +53,7 @@ _SLACK = Decimal("1e-40")  # relative and absolute: 10^15 times what 10^4 operat
 _NEGLIGIBLE = Decimal("1e-50")
 _FAR = 16  # Phi of this is 1 to 57 digits
 _LARGE, _NONE_OF_IT = 600.0, 45.0  # e^600 is a float, and e^-45 of a sum of floats is none of it
+_SMALL = 6e-10  # of 6 z^2: below it floats do not tell m_4 from nothing
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620900")
 
 
@@ -61,7 +62,8 @@ def sampled_gaussian(
     z_squared: Fraction, batch: int, population: int, order: int
 ) -> Fraction | None:
     """The bound on D_order, rounded up, or None where it is made of numbers too large to say."""
-    if order * (order - 1) * z_squared > 2 * LOG_DECIMAL_MAX:
+    last = max(order, 4)
+    if last * (last - 1) * z_squared > 2 * LOG_DECIMAL_MAX:
         return None
     with localcontext(prec=_DIGITS):
         square = Decimal(z_squared.numerator) / z_squared.denominator
@@ -76,7 +78,7 @@ def sampled_gaussian(
 
         weight = comb(order, 2) * gamma**2 * (rest / population) ** (order - 2)
         power, growth, total, first = each, each, Decimal(0), []
-        for k in range(2, max(order, 4) + 1):
+        for k in range(2, last + 1):
             if k > 2:
                 growth *= each
                 power *= growth
@@ -111,19 +113,19 @@ def roughly(z: float, gamma: float, order: int, enough: float = inf) -> float:
     """(order - 1) D_order in floats, for searches: what is charged is the above. Infinite once it is
     seen to exceed `enough`."""
     rho, choices, log_odds = z * z / 2, _log_choices(order), log(gamma) - log1p(-gamma)
-    below, slope = _tail(z / 2), 1 - 2 * _tail(z / 2)
-    none = order * log1p(-gamma)
+    middle, none = erf(z / sqrt(8)), order * log1p(-gamma)
 
     def log_moment(k: int) -> float:
-        """log h_k"""
-        found = 1 - _tail((k - 0.5) * z) - exp(-k * (k - 1) * rho) * (below + k * slope)
-        return k * (k - 1) * rho + log(found) if found > 0 else -inf
+        """log h_k, of differences that lose few digits where z is small."""
+        growth, beyond = k * (k - 1) * rho, erf((k - 0.5) * z / sqrt(2))
+        change = (beyond - (2 * k - 1) * middle) / 2
+        return growth + log(exp(-growth) * change - expm1(-growth) * (1 + beyond) / 2)
 
     def log_term(k: int) -> float:
         return none + k * log_odds + choices[k] + log_moment(k)
 
     logs = [2 * log(gamma) + choices[2] + log_moment(2)]
-    if 12 * rho < _LARGE:
+    if _SMALL < 12 * rho < _LARGE:
         h2, h3, h4 = (exp(log_moment(k)) for k in (2, 3, 4))
         m3 = h3 - 3 * h2
         m4 = h4 - 4 * m3 - 6 * h2
@@ -152,11 +154,6 @@ def roughly(z: float, gamma: float, order: int, enough: float = inf) -> float:
             break
     total = sum(exp(each - top) for each in logs)
     return top + log(total + exp(-top)) if top > 0 else log1p(exp(top) * total)
-
-
-def _tail(x: float) -> float:
-    """Phi(-x)"""
-    return erfc(x / sqrt(2)) / 2
 
 
 @lru_cache(maxsize=64)

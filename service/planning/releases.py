@@ -20,7 +20,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, gcd, log
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -39,6 +39,15 @@ _ROUND_UP = Decimal(1) + Decimal("1e-40")
 _HUGE = Fraction(10**9)
 _FIXED = 2**320  # the unit of fixed-point sums: squares of scales are below 2^126
 _LOG_2, _LOG_10 = log(2), log(10)
+
+
+class Single(NamedTuple):
+    """One vector or choice: its sensitivity and noise scale, and (batch, population) if it is over a
+    batch that is drawn. What leaves the data is compared with this."""
+
+    sensitivity: int
+    scale: int
+    drawn: tuple[int, int] | None = None
 
 
 class _Release(BaseModel):
@@ -60,8 +69,8 @@ class _Release(BaseModel):
         """How many vectors or choices it lets out in all."""
         return 1
 
-    def singles(self) -> frozenset[tuple[int, int]]:
-        """The (sensitivity, noise scale) that one vector or choice of it may have."""
+    def singles(self) -> frozenset[Single]:
+        """What one vector or choice of it may be."""
         raise NotImplementedError
 
 
@@ -86,8 +95,8 @@ class Gaussian(_Release):
     def gaussian(self) -> Fraction | None:
         return Fraction(self.sensitivity**2, self.sigma**2)
 
-    def singles(self) -> frozenset[tuple[int, int]]:
-        return frozenset([(self.sensitivity, self.sigma)])
+    def singles(self) -> frozenset[Single]:
+        return frozenset([Single(self.sensitivity, self.sigma)])
 
 
 class Pure(_Release):
@@ -108,8 +117,8 @@ class Pure(_Release):
     def pure(self) -> Fraction:
         return Fraction(self.sensitivity, self.scale)
 
-    def singles(self) -> frozenset[tuple[int, int]]:
-        return frozenset([(self.sensitivity, self.scale)])
+    def singles(self) -> frozenset[Single]:
+        return frozenset([Single(self.sensitivity, self.scale)])
 
 
 class Exponential(_Release):
@@ -131,8 +140,8 @@ class Exponential(_Release):
     def pure(self) -> Fraction:
         return Fraction(self.sensitivity, self.scale)
 
-    def singles(self) -> frozenset[tuple[int, int]]:
-        return frozenset([(self.sensitivity, self.scale)])
+    def singles(self) -> frozenset[Single]:
+        return frozenset([Single(self.sensitivity, self.scale)])
 
 
 class Sequence(_Release):
@@ -153,7 +162,7 @@ class Sequence(_Release):
     def count(self) -> int:
         return sum(part.count() for part in self.parts)
 
-    def singles(self) -> frozenset[tuple[int, int]]:
+    def singles(self) -> frozenset[Single]:
         return frozenset().union(*(part.singles() for part in self.parts))
 
 
@@ -178,7 +187,7 @@ class Repeat(_Release):
     def count(self) -> int:
         return self.times * self.release.count()
 
-    def singles(self) -> frozenset[tuple[int, int]]:
+    def singles(self) -> frozenset[Single]:
         return self.release.singles()
 
 
@@ -208,7 +217,7 @@ class Disjoint(_Release):
     def count(self) -> int:
         return self.copies * sum(part.count() for part in self.parts)
 
-    def singles(self) -> frozenset[tuple[int, int]]:
+    def singles(self) -> frozenset[Single]:
         return frozenset().union(*(part.singles() for part in self.parts))
 
 
@@ -263,9 +272,9 @@ class Prefixes(_Release):
     def count(self) -> int:
         return self.vectors
 
-    def singles(self) -> frozenset[tuple[int, int]]:
+    def singles(self) -> frozenset[Single]:
         """By leaf: a row of K is made of sums that have no more than the leaf's sensitivity."""
-        return frozenset((leaf.sensitivity, self.scale) for leaf in self.leaves)
+        return frozenset(Single(leaf.sensitivity, self.scale) for leaf in self.leaves)
 
 
 class Subsample(_Release):
@@ -307,8 +316,9 @@ class Subsample(_Release):
     def count(self) -> int:
         return self.release.count()
 
-    def singles(self) -> frozenset[tuple[int, int]]:
-        return self.release.singles()
+    def singles(self) -> frozenset[Single]:
+        share = self.batch, self.population
+        return frozenset(one._replace(drawn=share) for one in self.release.singles())
 
     def pure(self) -> Fraction | None:
         epsilon = self.release.pure()
@@ -351,8 +361,8 @@ class SampledGaussian(_Release):
     def pure(self) -> Fraction | None:
         return None
 
-    def singles(self) -> frozenset[tuple[int, int]]:
-        return frozenset([(self.sensitivity, self.sigma)])
+    def singles(self) -> frozenset[Single]:
+        return frozenset([Single(self.sensitivity, self.sigma, (self.batch, self.population))])
 
 
 class Recursive(_Release):
@@ -400,8 +410,8 @@ class Recursive(_Release):
     def count(self) -> int:
         return len(self.scales)
 
-    def singles(self) -> frozenset[tuple[int, int]]:
-        return frozenset(zip(self.sensitivities, self.scales, strict=True))
+    def singles(self) -> frozenset[Single]:
+        return frozenset(map(Single, self.sensitivities, self.scales))
 
 
 Release = Annotated[

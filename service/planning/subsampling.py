@@ -27,7 +27,7 @@ from service.planning.lattice import (
     sum_lattice,
 )
 from service.planning.losses import Problem
-from service.planning.price import fits_own_target, price_units
+from service.planning.price import AccountTerms, price_units
 from service.planning.releases import (
     Gaussian,
     Pure,
@@ -98,7 +98,7 @@ def calibrate_sampled(
     wanted = CONTRIBUTION_UNITS
     if plain.derivative_units is not None:
         wanted = DERIVATIVE_UNITS * (plain.contribution_units // plain.derivative_units)
-    bits = 1
+    wanted, bits = min(wanted, p.units_max), 1
     while int(ratio * 2.0 ** (bits + 1)) // 2 <= wanted:
         bits += 1
     largest = int(ratio * 2.0**bits) // 2
@@ -111,10 +111,10 @@ def calibrate_sampled(
 
 
 def _fits(release: Release, goal: Target, facts: Facts) -> bool:
-    same_currency = (goal.delta > 0) == (facts.account.kind == "renyi")
-    if same_currency and price_units(release, facts.account) > goal.units:
-        return False
-    return fits_own_target(release, goal.epsilon, goal.delta)
+    """`goal.units` may be a part of what (epsilon, delta) buys: they bind at the job's order too."""
+    own = AccountTerms.for_ceiling(goal.epsilon, goal.delta)
+    terms = {own, facts.account} if own.kind == facts.account.kind else {own}
+    return all(price_units(release, each) <= goal.units for each in terms)
 
 
 def noise_variance(

@@ -136,9 +136,13 @@ class Spy(Data):
         self.clip = 0
 
     def _released(
-        self, exact: NDArray[np.int64], step: float, rows: Sequence[int]
+        self,
+        exact: NDArray[np.int64],
+        step: float,
+        rows: Sequence[int],
+        batch: int | None = None,
     ) -> NDArray[np.float64]:
-        released = super()._released(exact, step, rows)
+        released = super()._released(exact, step, rows, batch)
         self.seen.append((rows, released / step))
         return released
 

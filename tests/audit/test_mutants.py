@@ -68,7 +68,7 @@ class OneBatchTwice(Spy):
 
 
 class FloatNoise(Spy):
-    def _released(self, exact, step, rows):
+    def _released(self, exact, step, rows, batch=None):
         rng = np.random.default_rng(len(self.seen))
         noisy = exact + rng.normal(size=exact.size) * 2.0**self._plan.lattice.bits
         self.seen.append((rows, noisy))
@@ -85,7 +85,7 @@ MUTANTS = [
     (OneBatchTwice, "clipped-sgd", "logistic"),
     (FloatNoise, "gradient-descent", "logistic"),
 ]
-ALPHA = FAMILY / (len(MUTANTS) + 5)
+ALPHA = FAMILY / (len(MUTANTS) + 6)
 
 
 @pytest.mark.parametrize(("mutant", "algorithm", "loss"), MUTANTS)
@@ -110,7 +110,7 @@ class KeptBatch(Spy):
 
     def noisy_batch(self, weights, batch, start, stop):
         exact = self.exact_batch(weights, np.arange(start, start + batch))
-        return self._released(exact, self._sums.step, range(start, stop))
+        return self._released(exact, self._sums.step, range(start, stop), batch)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-2), (1.0, 0.0)])
@@ -119,6 +119,31 @@ def test_a_batch_that_is_kept_is_caught(epsilon, delta):
     mutant = attack(target, f"kept {delta}", ROUNDS, ALPHA, KeptBatch)
     assert mutant.worst > claim(target.plan)
     assert attack(target, f"fresh {delta}", ROUNDS, ALPHA).worst <= claim(target.plan)
+
+
+class LongRecords(Spy):
+    """Calibrated as if a replaced record moved a batch's sum by c: records are then twice as long."""
+
+    def exact_batch(self, weights, positions):
+        return 2 * super().exact_batch(weights, positions)
+
+
+def test_a_drawn_batch_whose_sensitivity_lacks_the_two_is_caught():
+    """Over many steps what leaks adds up to about a Gaussian of mu^2 = 2 rho, and the price allows for
+    little more: a factor 2 stands out."""
+    target = game("gradient-descent", epsilon=8.0, delta=1e-6, **drawn(16, batch=6))
+    order, release = target.plan.price.order, target.plan.release
+    paid = sqrt(2 * release.renyi(order) / order)
+
+    def mu(name, spy):
+        worlds = [
+            np.array([target.white(play(target, w, key(name, w, i), spy)) for i in range(ROUNDS)])
+            for w in (0, 1)
+        ]
+        return lower_bound(*worlds, ALPHA, mu_of)
+
+    assert mu("long", LongRecords) > paid
+    assert 0.3 * paid < mu("short", Spy) <= paid
 
 
 def two_jobs(first, second, world, number, randomness):

@@ -150,7 +150,7 @@ def test_pi_is_pi():
 def test_the_search_looks_for_what_is_charged(z, batch, others, order):
     exact = sampled_gaussian(z**2, batch, batch + others, order)
     rough = roughly(float(z), batch / (batch + others), order) / (order - 1)
-    assert rough == pytest.approx(float(exact), rel=1e-3, abs=1e-13)
+    assert rough == pytest.approx(float(exact), rel=2e-3)
 
 
 # --- beside other bounds ---------------------------------------------------------------------------
@@ -211,7 +211,9 @@ def test_more_noise_fewer_rows_or_a_lower_order_never_cost_more(sensitivity, sig
     assert price() <= Gaussian(sensitivity=sensitivity, sigma=sigma).renyi(7)
 
 
-@pytest.mark.parametrize(("sensitivity", "sigma"), [(1, 2**56), (10**5, 1), (1, 1), (2**31, 2**40)])
+@pytest.mark.parametrize(
+    ("sensitivity", "sigma"), [(1, 2**56), (10**5, 1), (620, 1), (1, 1), (2**31, 2**40)]
+)
 @pytest.mark.parametrize(("batch", "population"), [(1, 2**30), (2**30 - 1, 2**30), (1, 2)])
 def test_extremes_are_priced_and_never_above_the_gaussian(sensitivity, sigma, batch, population):
     made = SampledGaussian(sensitivity=sensitivity, sigma=sigma, batch=batch, population=population)
@@ -220,7 +222,7 @@ def test_extremes_are_priced_and_never_above_the_gaussian(sensitivity, sigma, ba
         assert 0 < made.renyi(order) <= plain.renyi(order)
     assert made.renyi(4097) == plain.renyi(4097)  # no more is claimed for orders beyond the sum
     assert made.pure() is None and made.gaussian() is None
-    assert made.count() == 1 and made.singles() == {(sensitivity, sigma)}
+    assert made.count() == 1 and made.singles() == {(sensitivity, sigma, (batch, population))}
 
 
 @pytest.mark.parametrize(("batch", "population"), [(3, 3), (4, 3), (0, 3), (1, 0)])

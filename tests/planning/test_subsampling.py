@@ -12,7 +12,7 @@ from service.planning import subsampling
 from service.planning.algorithms.accelerated_sgd import Smoother, staged
 from service.planning.catalog import plan
 from service.planning.conversion import budget_units
-from service.planning.lattice import target
+from service.planning.lattice import NETWORK_UNITS, target
 from service.planning.losses import problem
 from service.planning.price import AccountTerms, fits_own_target, price_units
 from service.planning.releases import (
@@ -148,6 +148,24 @@ def test_a_smaller_share_of_the_rows_needs_no_more_noise(ceiling):
     goal = target(spec("gradient-descent", ceiling[0]), about)
     ratios = [largest_ratio(goal, about, 10**6 >> k, 10**6, 1000) for k in range(20)]
     assert ratios == sorted(ratios) and ratios[-1] > 5 * ratios[0]
+
+
+def test_a_drawn_sum_of_network_gradients_stays_within_its_kernels_integers():
+    about = facts(rows=4096, columns=1600, l2_units=163_800, epsilon=10.0)
+    job = spec("gradient-descent", model={"kind": "relu_network", "width": 4})
+    made = plan(job, about)
+    assert made.schedule.batch < 4096 and made.lattice.contribution_units <= NETWORK_UNITS
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "steps", "share"), [((0.5, 1e-6), 100, 0.9), ((1.0, 0.4), 10, 0.001)]
+)
+def test_a_part_of_a_budget_binds_at_the_jobs_own_order_too(ceiling, steps, share):
+    """What is left after a clip was chosen, in an account of another order."""
+    parameters = {"steps": steps, "clip": "private", "halvings": 1, "clip_share": share}
+    job = spec("localized-subgradient", 0.01, 1e-5, loss="logistic", parameters=parameters)
+    made = plan(job, facts("float64", 1025, 2, *ceiling))
+    assert fits_own_target(made.release, 0.01, 1e-5)
 
 
 # --- errata: what is printed would not be covered ---------------------------------------------------

@@ -25,7 +25,7 @@ from workers.randomness import Randomness, Use
 from workers.samplers import sample
 
 KEY = bytes(range(32))
-AC, LOCAL = "accelerated-sgd", "localized-accelerated-sgd"
+AC, LOCAL, GD = "accelerated-sgd", "localized-accelerated-sgd", "gradient-descent"
 NOISES = {"gaussian": None, "laplace": 0.0}
 
 
@@ -91,6 +91,23 @@ def test_a_batch_beyond_the_rows_is_refused():
     for batch, start, stop in ((5, -1, 97), (5, 0, 98), (6, 0, 5), (0, 0, 97), (1, 5, 5)):
         with pytest.raises(WrongDataError):
             noisy.noisy_batch(np.zeros(D), batch, start, stop)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_what_was_priced_over_drawn_batches_leaves_over_no_other_rows(noise):
+    """Nor the other way round: whole sums were not drawn, and larger batches are a larger share."""
+    made = drawing_plan(noise=noise, rows=97, batch=5)
+    door, w = sums(made, *data(made, 97)), np.zeros(D)
+    for start, stop in ((0, 97), (0, 5)):
+        with pytest.raises(WrongDataError):
+            door.noisy_sum(w, start, stop)
+    for batch, start, stop in ((6, 0, 97), (5, 0, 96), (97, 0, 97)):
+        with pytest.raises(WrongDataError):
+            door.noisy_batch(w, batch, start, stop)
+    door.noisy_batch(w, 5, 0, 97)
+    whole = drawing_plan(noise=noise, rows=97, batch=97)
+    with pytest.raises(WrongDataError):
+        sums(whole, *data(whole, 97)).noisy_batch(w, 5, 0, 97)
 
 
 # --- the draw ---------------------------------------------------------------------------------------
@@ -193,10 +210,10 @@ def test_a_run_draws_each_batch_and_its_noise_at_addresses_of_their_own(drawn):
     assert np.array_equal(models[0], models[1]) and not np.array_equal(models[0], models[2])
 
 
-@pytest.mark.parametrize("algorithm", [AC, LOCAL])
+@pytest.mark.parametrize("algorithm", [AC, LOCAL, GD])
 def test_a_run_reads_what_was_priced_and_nothing_else(algorithm, monkeypatch):
     """Every step draws its batch from the rows that its release names, as often as it names them."""
-    parameters = {AC: {"steps": 20, "batch": 12}, LOCAL: {"steps": 20, "halvings": 3}}[algorithm]
+    parameters = {"steps": 20, **({"halvings": 3} if algorithm == LOCAL else {"batch": 12})}
     made = plan(spec(algorithm, parameters=parameters), facts(rows=97, columns=D))
     calls = Counter()
 
@@ -227,8 +244,8 @@ def test_a_phase_is_pulled_towards_the_last_one_and_reads_its_own_rows_only():
     released = []
 
     class Watched(Data):
-        def _released(self, exact, step, rows):
-            released.append(super()._released(exact, step, rows))
+        def _released(self, exact, step, rows, batch=None):
+            released.append(super()._released(exact, step, rows, batch))
             return released[-1]
 
     for rows in (x, there):
@@ -336,7 +353,7 @@ def test_the_printed_weights_never_forget_the_start():
 
 
 class Noiseless(Data):
-    def _released(self, exact, step, rows):
+    def _released(self, exact, step, rows, batch=None):
         self._releases += 1
         return exact.astype(np.float64) * step
 

@@ -45,7 +45,7 @@ def chosen(algorithm, storage, noise, rows=N, epsilon=1.0, **more) -> Plan:
 
 
 class Noiseless(Data):
-    def _released(self, exact, step, rows):
+    def _released(self, exact, step, rows, batch=None):
         self._releases += 1
         return exact.astype(np.float64) * step
 

@@ -106,6 +106,25 @@ def test_a_difference_is_that_of_the_gradients_over_the_perturbed_points(storage
     assert np.linalg.norm(off) <= np.linalg.norm(expected)
 
 
+@storages
+def test_a_batch_sums_the_rows_at_its_positions(storage):
+    made, (stored, _, y) = made_plan(storage, "logistic", batch=40), rows_of(storage)
+    data = Data(made, stored, y, Randomness(KEY, "x"))
+    w = np.random.default_rng(1).normal(size=made.dimension) / 3
+    positions = np.arange(3, 283, 7)
+    one_by_one = sum(data.exact_sum(w, i, i + 1) for i in positions)
+    assert np.array_equal(data.exact_batch(w, positions), one_by_one)
+    assert made.schedule.batch == 40 and made.gradients == 40 * made.schedule.steps
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(300, 300), (5000, 1024), (10**6, 62_500)])
+def test_of_many_rows_a_step_draws_a_sixteenth_unless_told(rows, batch):
+    job = spec("gradient-descent", model=NETWORK)
+    assert plan(job, facts(rows=rows)).schedule.batch == batch
+    linear = plan(spec("gradient-descent"), facts(rows=rows))
+    assert linear.schedule.batch == rows
+
+
 def test_blocks_and_threads_change_no_bit(monkeypatch):
     made, (stored, _, y) = made_plan("fixed", "logistic"), rows_of("fixed")
     w = np.random.default_rng(1).normal(size=made.dimension)

@@ -194,7 +194,9 @@ def test_another_plan_under_the_same_key_draws_other_noise(algorithm, drawn):
     """Else the difference of two sums over neighbouring rows would be free of noise."""
     x, y = np.zeros((97, D), dtype=np.int16), np.ones(97)
     for ridge in (0.5, 0.25):
-        made = plan(spec(algorithm, ridge=ridge), facts(rows=97, columns=D))
+        made = plan(
+            spec(algorithm, ridge=ridge, parameters={"steps": 4}), facts(rows=97, columns=D)
+        )
         sums(made, x, y).noisy_sum(np.zeros(D), 0, 10)
     assert not np.array_equal(*drawn["noise"])
 
