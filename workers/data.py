@@ -400,8 +400,11 @@ class Data:
         for first in range(0, len(rows), size):
             block = rows[first : first + size]
             low, high = int(block[0]), int(block[-1]) + 1
-            chosen = slice(low, high) if isinstance(block, range) else block
-            total += add(read_only(self._x[chosen]), read_only(self._y[chosen]))
+            if isinstance(block, range):
+                x, y = self._x[low:high], self._y[low:high]
+            else:
+                x, y = (np.take(array, block, axis=0) for array in (self._x, self._y))
+            total += add(read_only(x), read_only(y))
             for file in self._files:
                 forget(file, low, high)
         return total

@@ -54,12 +54,15 @@ def network_fixed(
         return read_only(padded), read_only(steps)
 
     hidden, outer = network_parts(plan, points)
-    step_hidden, step_outer = network_parts(plan, points[0] * 0 if move is None else move)
+    now = *units(hidden), read_only(np.ascontiguousarray(outer))
+    if move is None:
+        moved = tuple(read_only(np.zeros_like(part[0])) for part in now)
+    else:
+        step_hidden, step_outer = network_parts(plan, move)
+        moved = *units(step_hidden), read_only(np.ascontiguousarray(step_outer))
     arguments: tuple[Any, ...] = (
-        *units(hidden),
-        read_only(np.ascontiguousarray(outer)),
-        *units(step_hidden),
-        read_only(np.ascontiguousarray(step_outer)),
+        *now,
+        *moved,
         move is not None,
         loss,
         facts.feature_step,

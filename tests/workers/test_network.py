@@ -117,8 +117,8 @@ def test_a_batch_sums_the_rows_at_its_positions(storage):
     assert made.schedule.batch == 40 and made.gradients == 40 * made.schedule.steps
 
 
-@pytest.mark.parametrize(("rows", "batch"), [(300, 300), (5000, 1024), (10**6, 62_500)])
-def test_of_many_rows_a_step_draws_a_sixteenth_unless_told(rows, batch):
+@pytest.mark.parametrize(("rows", "batch"), [(300, 300), (5000, 1024), (10**6, 31_250)])
+def test_of_many_rows_a_step_draws_a_thirty_second_unless_told(rows, batch):
     job = spec("gradient-descent", model=NETWORK)
     assert plan(job, facts(rows=rows)).schedule.batch == batch
     linear = plan(spec("gradient-descent"), facts(rows=rows))

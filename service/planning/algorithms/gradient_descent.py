@@ -13,7 +13,7 @@ T = rho n^2/(2 d), kept within the same bounds.
 
 A network is taken too, as noisy gradient descent is elsewhere, with no bound on its risk: its
 gradients are clipped (by default to the slope's bound). Unless set, T is 200, a step is of size 10
-over the clip, and B is n/16 but not below 1024: with as many weights as a network has, the noise is
+over the clip, and B is n/32 but not below 1024: with as many weights as a network has, the noise is
 far more than what the draw adds. The output is the mean of the last tenth of the iterates.
 
 **Formal guarantee.** Neighbours replace one record. Step t releases s = sum of integer
@@ -48,7 +48,7 @@ NAME = "gradient-descent"
 SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
 SMOOTHNESS_MAX = 1e12  # beyond it an envelope is the loss itself, to a float's eye
 NETWORK_STEPS = 200
-NETWORK_BATCH, NETWORK_SHARE = 1024, 16
+NETWORK_BATCH, NETWORK_SHARE = 1024, 32
 NETWORK_STEP = 10.0  # how far a gradient at its clip moves the weights
 
 
