@@ -388,10 +388,11 @@ class Data:
         threads = thread_count() if len(rows) * self._plan.dimension >= _THREADED else 1
         share = -(-len(rows) // threads)
         parts = [rows[low : low + share] for low in range(0, len(rows), share)]
-        if len(parts) == 1:
-            return self._sum_blocks(add, parts[0])
-        totals = pool().map(lambda rows: self._sum_blocks(add, rows), parts)
-        return np.asarray(np.sum(list(totals), axis=0, dtype=np.int64))
+        others = [pool().submit(self._sum_blocks, add, part) for part in parts[1:]]
+        total = self._sum_blocks(add, parts[0])  # here, while they wake
+        for other in others:
+            total += other.result()
+        return total
 
     def _sum_blocks(self, add: Add, rows: range | NDArray[np.int64]) -> Sum:
         """The sum over rows in order, in blocks that need not stay in memory."""

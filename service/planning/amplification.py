@@ -137,7 +137,7 @@ def roughly(z: float, gamma: float, order: int, enough: float = inf) -> float:
     # rises and falls again: terms have their second top, if any, where it falls through 0. Once
     # they fall and are negligible, as that one is, the rest is none.
     curve = (order + 1) ** 2 - 2 * (order + 1) / rho
-    low, high = int((order - 1 + sqrt(curve)) / 2) if curve > 0 else order, order
+    low, high = max(2, int((order - 1 + sqrt(curve)) / 2)) if curve > 0 else order, order
     while high - low > 1:
         k = (low + high) // 2
         grows = log((order - k) / (k + 1)) + log_odds + 2 * k * rho > 0

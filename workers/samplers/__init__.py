@@ -41,12 +41,12 @@ _BITS_MAX = 56
 
 def rounded_normal(stream: Stream, count: int, bits: int) -> NDArray[np.int64]:
     """`count` independent integers, each the correct rounding of 2^bits N(0, 1)."""
-    return _real(fill_normal, slow_normal, stream, count, bits, words_each=18)
+    return _real(fill_normal, slow_normal, stream, count, bits, words_each=14)
 
 
 def rounded_laplace(stream: Stream, count: int, bits: int) -> NDArray[np.int64]:
     """`count` independent integers, each the correct rounding of a Laplace of scale 2^bits."""
-    return _real(fill_laplace, slow_laplace, stream, count, bits, words_each=8)
+    return _real(fill_laplace, slow_laplace, stream, count, bits, words_each=6)
 
 
 def discrete_laplace(stream: Stream, count: int, over: int, under: int) -> NDArray[np.int64]:

@@ -33,7 +33,9 @@ coordinate in the ball (first order) or sqrt(d)/2 (zero order, whose central dif
 the slope over intervals); and at most 2 D X2^2 times the loss's own smoothness, and X2 J. A network
 takes the smoothness that parameters.smoothness states. B1/B2 = C1/C2 makes all leaves alike in
 sensitivity. T, N and M are the powers of two for which the bound is smallest, T at most 2^13 in one
-pass and 2^9 over many; of bounds within 5 % the one with the fewest steps.
+pass. Over many passes the theorem's T grows like n^2: it is at most 2^16, and at most 2^9 or as many
+as evaluate 2^28 units of the records' gradients (one each for a linear model). Of bounds within 5 %
+the one with the fewest steps is taken.
 
 **Formal guarantee.** Neighbours replace one record. One pass: each row position enters one sum of one
 period, as an integer vector of norm at most c_1 (first of a period) or c_2 (`lattice`,
@@ -78,7 +80,8 @@ from service.planning.spec import Facts, JobSpec, StepsAndClip
 NAME = "online-to-nonconvex"
 SETS = ("l2_ball", "all")
 STEPS_MAX = 2**13  # of one pass, by default
-PASSES_MAX = 2**9
+PASSES = range(2**9, 2**16 + 1)  # the most steps over many, by default,
+UNITS_MAX = 2**28  # and what they may evaluate where those would be more
 DIRECTIONS_MAX = 128  # by default
 TOLERANCE = 0.05  # a bound this much larger is as good, if it takes fewer steps
 ONE_SIDED = ("logistic", "margin", "sigmoid", "savage", "ramp")  # slopes of one sign, given a label
@@ -144,6 +147,7 @@ class _Terms:
     norm: str
     mechanism: Mechanism
     passes: bool
+    steps_max: int
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         norm="l1" if laplace else "l2",
         mechanism=parameters.mechanism or ("tree" if laplace else "root"),
         passes=passes,
+        steps_max=_steps_max(p, facts, directions) if passes else min(STEPS_MAX, p.n),
     )
     found = list(_layouts(terms, parameters))
     least = min((each.bound for each in found), default=0.0) * (1 + TOLERANCE)
@@ -258,13 +263,17 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
 
 
+def _steps_max(p: Problem, facts: Facts, directions: int) -> int:
+    units = p.n * max(1, p.d // facts.columns) * directions
+    return min(PASSES.stop - 1, max(PASSES.start, UNITS_MAX // units))
+
+
 def _periods(chosen: Layout) -> int:
     return chosen.steps // chosen.period
 
 
 def _layouts(terms: _Terms, parameters: Parameters) -> Iterator[Layout]:
-    cap = PASSES_MAX if terms.passes else min(STEPS_MAX, terms.n)
-    for steps in [parameters.steps] if parameters.steps else _powers(cap):
+    for steps in [parameters.steps] if parameters.steps else _powers(terms.steps_max):
         for period in [parameters.period] if parameters.period else _powers(steps):
             whole = steps - steps % period  # a whole number of periods
             if whole == 0:
