@@ -12,6 +12,7 @@ well.
 """
 
 from math import expm1, inf, log1p, sqrt
+from typing import NamedTuple
 
 from pydantic import Field, PositiveInt
 
@@ -42,7 +43,7 @@ PASSES_MAX = 512  # gradients that a default schedule evaluates, per row
 _AMPLIFIED_ORDER_MAX = 4096  # as in releases.py: beyond, sampling is not credited
 _ROUGHLY = 5  # binary digits with which schedules are compared
 _QUICK = 512  # rows: fewer take a step hardly less time
-_HARDLY_MORE = 1.1  # times the variance: 5 % more error for far fewer gradients
+_HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
 
 
 class Batches(StepsAndClip):
@@ -149,6 +150,24 @@ def best_halvings(
             break
         best, least = halvings, min(least, variance)
     return best
+
+
+class Candidate(NamedTuple):
+    """A schedule, and the bound on its error."""
+
+    bound: float
+    steps: int
+    batch: int
+    smoothness: float
+    halvings: int = 0
+    pull: float = 0.0
+
+
+def quickest(candidates: list[Candidate]) -> Candidate:
+    """Of those whose bound is hardly more than the least, the one that takes the least time."""
+    most = _HARDLY_MORE * min(one.bound for one in candidates)
+    near = [one for one in candidates if one.bound <= most]
+    return min(near, key=lambda one: (one.steps * (one.batch + _QUICK), one))
 
 
 def largest_ratio(

@@ -39,8 +39,9 @@ ones suit restarts. The geometric median is no linear model: it takes its Moreau
 L^2/(2 beta).
 
 T is a power of two up to 2^14, and a batch is n halved some times such that T B <= 512 n. By default
-a batch is the smallest that adds hardly any variance to that of the noise, and T that for which the
-bound is smallest, at the noise that is calibrated for both. Where B = n nothing is drawn.
+a batch is the smallest that adds hardly any variance to that of the noise, and of the T whose bound,
+at the noise calibrated for both, is within a tenth of the smallest the one is taken that needs the
+least time. Where B = n nothing is drawn.
 
 **Formal guarantee.** Neighbours replace one record. Step t draws B of n positions uniformly without
 replacement, fresh and secret, independent of the data, and releases the sum over them of integer
@@ -77,10 +78,12 @@ from service.planning.spec import Facts, JobSpec
 from service.planning.subsampling import (
     PASSES_MAX,
     Batches,
+    Candidate,
     best_halvings,
     calibrate_sampled,
     drawing_variance,
     noise_variance,
+    quickest,
     sampled,
 )
 
@@ -110,8 +113,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         V = d * noise / batch**2 + drawing_variance(C, batch, n)
         for beta in smooth.choices(steps, D, mu):
             error, _ = staged(steps, beta, mu, D, V)
-            candidates.append((error + smooth.bias(beta), steps, batch, beta))
-    _, steps, batch, beta = min(candidates)
+            candidates.append(Candidate(error + smooth.bias(beta), steps, batch, beta))
+    _, steps, batch, beta, *_ = quickest(candidates)
 
     lattice = calibrate_sampled(goal, facts, p, clip, batch, n, steps)
     V = d * lattice.variance / batch**2 + drawing_variance(C, batch, n)

@@ -58,10 +58,12 @@ from service.planning.plan import (
 from service.planning.releases import Disjoint
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 from service.planning.subsampling import (
+    Candidate,
     best_halvings,
     calibrate_sampled,
     drawing_variance,
     noise_variance,
+    quickest,
     sampled,
 )
 
@@ -110,13 +112,13 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             phases.append((pull, stages))
         return error + G * sqrt(distance), phases
 
-    best = None
+    found: list[Candidate] = []
     for steps in [parameters.steps] if parameters.steps else STEPS[4:]:
         halvings = parameters.halvings
         if halvings is None:
             halvings = best_halvings(goal, facts, plain, d, G, -(-n // 2), steps)
         rows = layout(n, wanted, halvings)
-        if best is not None and len(rows) < len(layout(n, wanted, 0)):
+        if found and len(rows) < len(layout(n, wanted, 0)):
             continue  # batches so small that they leave no rows for the last phases
         variance = d * noise_variance(goal, facts, plain, 1, 2**halvings, steps)
         batch, population = rows[0]
@@ -124,10 +126,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         first = sqrt(8 * G**2 / population + 32 * V / steps) / D
         for beta in smooth.choices(steps, D, first)[:3]:
             error, _ = total(rows, steps, variance, beta, first)
-            if best is None or error < best[0]:
-                best = error, steps, halvings, beta, first
-    assert best is not None
-    _, steps, halvings, beta, first = best
+            found.append(Candidate(error, steps, batch, beta, halvings, first))
+    _, steps, _, beta, halvings, first = quickest(found)
 
     rows = layout(n, wanted, halvings)
     lattice = calibrate_sampled(goal, facts, p, clip, 1, 2**halvings, steps)
