@@ -33,11 +33,12 @@ def integer_weights(weights: Floats, l2_units: int) -> tuple[NDArray[np.int16], 
     leaves int32. Gradients are thus evaluated at weights rounded to about 2^-15 of the largest; the
     weights are a function of earlier releases, so rounding them is nobody's privacy.
     """
-    largest = np.abs(weights).max(axis=-1)
+    largest = np.abs(weights).max(axis=-1, keepdims=True)
     usable = (largest > 0.0) & (largest < inf)  # all zero, or no numbers at all: they count as zero
-    scaled = np.where(usable[..., None], weights, 0.0) / np.where(usable, largest, 1.0)[..., None]
-    lengths = np.sqrt(np.einsum("...i,...i->...", scaled, scaled))
+    if not usable.all():
+        weights, largest = np.where(usable, weights, 0.0), np.where(usable, largest, 1.0)
+    scaled = weights / largest
+    lengths = np.sqrt(np.einsum("...i,...i->...", scaled, scaled))[..., None]
     room = (2**31 - 1) / l2_units - sqrt(weights.shape[-1])  # rounding adds at most sqrt(d)/2
-    units_max = np.minimum(2**15 - 1, room / np.where(usable, lengths, 1.0))
-    units = np.rint(scaled * units_max[..., None]).astype(np.int16)
-    return units, np.where(usable, largest / units_max, 1.0)[()]
+    units_max = np.minimum(2**15 - 1, room / np.maximum(lengths, 1.0))
+    return np.rint(scaled * units_max).astype(np.int16), (largest / units_max)[..., 0]

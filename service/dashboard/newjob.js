@@ -87,7 +87,7 @@ export async function newJobPage(context) {
     replace(quotePart, h("p", { class: "verdict" }, badge(q.fits ? "fits" : "refused"), q.fits ? ` ε ${num(q.epsilon)} fits.` : ` ${q.refusal}`),
       facts([
         ["Price", percent(plan.price.units, left), "of what is left to you"],
-        ["Noise of one release", num(plan.prediction.our_noise), plan.lattice.kind === "sum" ? "sd, in the rows’ mean" : "standard deviation"],
+        ["Noise of one release", num(plan.prediction.our_noise), plan.lattice.kind === "sum" ? "sd, in a step’s mean" : "standard deviation"],
         ["Predicted excess risk", num(plan.prediction.excess_risk), "order of magnitude"],
         ["Steps", num(q.steps), `${num(plan.gradients)} gradients`],
         ["Jobs like this", num(q.jobs_that_fit), "still fit"],

@@ -47,6 +47,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import comb, erf, exp, expm1, inf, lgamma, log, log1p, sqrt
 
+ORDER_MAX = 4096  # sums have as many terms; beyond, sampling is not credited
 LOG_DECIMAL_MAX = 2_290_000  # the exponential of a little more is beyond any Decimal
 _DIGITS = 60
 _SLACK = Decimal("1e-40")  # relative and absolute: 10^15 times what 10^4 operations can err

@@ -31,10 +31,9 @@ from pydantic import (
     model_validator,
 )
 
-from service.planning.amplification import LOG_DECIMAL_MAX, sampled_gaussian
+from service.planning.amplification import LOG_DECIMAL_MAX, ORDER_MAX, sampled_gaussian
 
 _DIGITS = 60
-_AMPLIFIED_ORDER_MAX = 4096  # the sum has `order` terms; beyond, no amplification is claimed
 _ROUND_UP = Decimal(1) + Decimal("1e-40")
 _HUGE = Fraction(10**9)
 _FIXED = 2**320  # the unit of fixed-point sums: squares of scales are below 2^126
@@ -304,7 +303,7 @@ class Subsample(_Release):
         return self
 
     def renyi(self, order: int) -> Fraction:
-        if order > _AMPLIFIED_ORDER_MAX:
+        if order > ORDER_MAX:
             return self.release.renyi(order)
         common = gcd(self.batch, self.population)
         share = self.batch // common, self.population // common
@@ -351,7 +350,7 @@ class SampledGaussian(_Release):
     def renyi(self, order: int) -> Fraction:
         z_squared = Fraction(self.sensitivity**2, self.sigma**2)
         plain = order * z_squared / 2
-        if order > _AMPLIFIED_ORDER_MAX:
+        if order > ORDER_MAX:
             return plain
         common = gcd(self.batch, self.population)
         share = self.batch // common, self.population // common

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.amplification import LOG_DECIMAL_MAX, roughly
+from service.planning.amplification import LOG_DECIMAL_MAX, ORDER_MAX, roughly
 from service.planning.conversion import UNITS, best_order
 from service.planning.lattice import (
     CONTRIBUTION_UNITS,
@@ -40,7 +40,6 @@ from service.planning.releases import (
 from service.planning.spec import Facts, StepsAndClip
 
 PASSES_MAX = 512  # gradients that a default schedule evaluates, per row
-_AMPLIFIED_ORDER_MAX = 4096  # as in releases.py: beyond, sampling is not credited
 _ROUGHLY = 5  # binary digits with which schedules are compared
 _QUICK = 512  # rows: fewer take a step hardly less time
 _HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
@@ -52,7 +51,7 @@ class Batches(StepsAndClip):
     batch: PositiveInt | None = Field(
         default=None,
         le=2**30,
-        description="Rows drawn for a step; by default what suits the number of steps.",
+        description="Rows drawn for a step; by default few where that hardly adds to the noise.",
     )
 
     def batch_of(self, rows: int) -> int | None:
@@ -135,8 +134,8 @@ def drawing_variance(G: float, batch: int, population: int) -> float:
 def best_halvings(
     goal: Target, facts: Facts, plain: SumLattice, d: int, G: float, rows: int, times: int
 ) -> int:
-    """How often to halve `rows` for the smallest batch whose mean has hardly more variance than the
-    least of any with which `times` steps stay within PASSES_MAX passes; no further than saves time."""
+    """How often to halve `rows`: first until `times` steps stay within PASSES_MAX passes, then while
+    the variance of a batch's mean stays hardly more than there; no further than saves time."""
     best, least = rows.bit_length() - 1, inf
     for halvings in range(rows.bit_length()):
         batch = rows >> halvings
@@ -185,7 +184,7 @@ def largest_ratio(
         z = sqrt(2 * rho)
         return rho < most and all(roughly(z, gamma, order, room) <= room for order, room in rooms)
 
-    if batch == population or max(orders) > _AMPLIFIED_ORDER_MAX or not fits(each):
+    if batch == population or max(orders) > ORDER_MAX or not fits(each):
         return sqrt(2 * each)  # what costs this much without being drawn
     doublings, hop = 0, 1
     while fits(each * 2.0 ** (doublings + hop)):

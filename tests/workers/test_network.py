@@ -117,12 +117,19 @@ def test_a_batch_sums_the_rows_at_its_positions(storage):
     assert made.schedule.batch == 40 and made.gradients == 40 * made.schedule.steps
 
 
-@pytest.mark.parametrize(("rows", "batch"), [(300, 300), (5000, 1024), (10**6, 31_250)])
-def test_of_many_rows_a_step_draws_a_thirty_second_unless_told(rows, batch):
-    job = spec("gradient-descent", model=NETWORK)
-    assert plan(job, facts(rows=rows)).schedule.batch == batch
-    linear = plan(spec("gradient-descent"), facts(rows=rows))
-    assert linear.schedule.batch == rows
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "batch"),
+    [(300, 1.0, 300), (5000, 1.0, 1250), (10**6, 1.0, 31_250), (10**5, 100.0, 25_000)],
+)
+def test_of_many_rows_a_step_draws_a_thirty_second_unless_that_doubles_the_noise(
+    rows, epsilon, batch
+):
+    about = facts(rows=rows, epsilon=epsilon)
+    made = plan(spec("gradient-descent", epsilon, model=NETWORK), about)
+    assert made.schedule.batch == batch
+    whole = spec("gradient-descent", epsilon, model=NETWORK, parameters={"batch": rows})
+    assert made.prediction.our_noise <= 2.05 * plan(whole, about).prediction.our_noise
+    assert plan(spec("gradient-descent", epsilon), about).schedule.batch == rows
 
 
 def test_blocks_and_threads_change_no_bit(monkeypatch):

@@ -274,6 +274,20 @@ def test_more_rows_promise_more(oracle):
     assert all(b < a for a, b in pairwise(bounds))
 
 
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("oracle", ["first-order-multi-pass", "zero-order-multi-pass"])
+@pytest.mark.parametrize(("rows", "epsilon"), [(512, 10.0), (4096, 1.0)])
+def test_over_many_passes_the_noise_is_within_what_the_bound_allows_for(
+    oracle, rows, epsilon, delta
+):
+    """Epsilons of Laplace noise add, not their squares, so fewer steps are best."""
+    about = facts(rows=rows, columns=20, epsilon=epsilon, delta=delta)
+    made = plan(spec(NAME, epsilon, loss="ramp", parameters={"oracle": oracle}), about)
+    noise = made.prediction.our_noise * np.sqrt(made.dimension)
+    assert noise <= 1.1 * made.prediction.excess_risk
+    assert made.schedule.steps == 512 if delta else made.schedule.steps < 512
+
+
 def test_a_period_of_one_is_plain_noisy_descent():
     made = made_plan("first-order-multi-pass", "linear", "fixed", period=1, steps=4)
     assert made.release == Repeat(release=made.lattice.release(), times=4)

@@ -114,7 +114,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         for beta in smooth.choices(steps, D, mu):
             error, _ = staged(steps, beta, mu, D, V)
             candidates.append(Candidate(error + smooth.bias(beta), steps, batch, beta))
-    _, steps, batch, beta, *_ = quickest(candidates)
+    best = quickest(candidates)
+    steps, batch, beta = best.steps, best.batch, best.smoothness
 
     lattice = calibrate_sampled(goal, facts, p, clip, batch, n, steps)
     V = d * lattice.variance / batch**2 + drawing_variance(C, batch, n)

@@ -13,8 +13,9 @@ T = rho n^2/(2 d), kept within the same bounds.
 
 A network is taken too, as noisy gradient descent is elsewhere, with no bound on its risk: its
 gradients are clipped (by default to the slope's bound). Unless set, T is 200, a step is of size 10
-over the clip, and B is n/32 but not below 1024: with as many weights as a network has, the noise is
-far more than what the draw adds. The output is the mean of the last tenth of the iterates.
+over the clip, and B is n halved up to five times, but not below 1000 nor to where a mean has twice
+the noise of that of all rows: with as many weights as a network has, the draw adds little to it. The
+output is the mean of the last tenth of the iterates.
 
 **Formal guarantee.** Neighbours replace one record. Step t releases s = sum of integer
 contributions, each of norm at most c (`lattice`), so replacing one record moves s by at most 2c; w_t
@@ -33,7 +34,7 @@ from pydantic import Field
 
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
-from service.planning.lattice import SumLattice, Target, target
+from service.planning.lattice import SumLattice, Target, calibrate, target
 from service.planning.losses import Problem, problem, require_set
 from service.planning.plan import GradientDescentSchedule, Moreau, Plan, Prediction, rounded
 from service.planning.spec import Facts, JobSpec, StepsAndClip
@@ -41,6 +42,7 @@ from service.planning.subsampling import (
     Batches,
     calibrate_sampled,
     drawing_variance,
+    noise_variance,
     sampled,
 )
 
@@ -48,7 +50,8 @@ NAME = "gradient-descent"
 SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
 SMOOTHNESS_MAX = 1e12  # beyond it an envelope is the loss itself, to a float's eye
 NETWORK_STEPS = 200
-NETWORK_BATCH, NETWORK_SHARE = 1024, 32
+NETWORK_BATCH, NETWORK_HALVINGS = 1000, 5
+NETWORK_NOISE = 4.0  # variance of a batch's mean noise over that of all rows', at most
 NETWORK_STEP = 10.0  # how far a gradient at its clip moves the weights
 
 
@@ -88,13 +91,24 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
     theorem = "smooth projected descent with noise: beta W^2/T + d sigma^2/beta"
     risk = p.beta * W**2 / steps + variance / p.beta + bias
-    return _assembled(spec, facts, goal, p, schedule, lattice, L, theorem, risk, smoothing)
+    return _assembled(
+        spec,
+        facts,
+        goal,
+        p,
+        schedule,
+        lattice,
+        L=L,
+        theorem=theorem,
+        risk=risk,
+        smoothing=smoothing,
+    )
 
 
 def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, goal: Target) -> Plan:
     clip = clip_bound(parameters, p, facts)
     L, steps = clip * p.X2, parameters.steps or NETWORK_STEPS
-    batch = parameters.batch_of(p.n) or min(p.n, max(NETWORK_BATCH, p.n // NETWORK_SHARE))
+    batch = parameters.batch_of(p.n) or _network_batch(facts, p, goal, clip, steps)
     lattice = calibrate_sampled(goal, facts, p, clip, batch, p.n, steps)
     schedule = GradientDescentSchedule(
         steps=steps,
@@ -104,7 +118,22 @@ def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, go
     )
     theorem = "none for a network; the bound on a gradient, and its noise"
     risk = L + sqrt(p.d * lattice.variance) / batch
-    return _assembled(spec, facts, goal, p, schedule, lattice, L, theorem, risk)
+    return _assembled(spec, facts, goal, p, schedule, lattice, L=L, theorem=theorem, risk=risk)
+
+
+def _network_batch(facts: Facts, p: Problem, goal: Target, clip: float, steps: int) -> int:
+    plain = calibrate(goal, facts, p, clip, times=1)
+
+    def noise(batch: int) -> float:
+        return noise_variance(goal, facts, plain, batch, p.n, steps) / batch**2
+
+    best, most = p.n, NETWORK_NOISE * noise(p.n)
+    for halvings in range(1, NETWORK_HALVINGS + 1):
+        batch = p.n >> halvings
+        if batch < NETWORK_BATCH or noise(batch) > most:
+            break
+        best = batch
+    return best
 
 
 def _assembled(
@@ -114,6 +143,7 @@ def _assembled(
     p: Problem,
     schedule: GradientDescentSchedule,
     lattice: SumLattice,
+    *,
     L: float,
     theorem: str,
     risk: float,

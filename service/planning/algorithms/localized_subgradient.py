@@ -40,7 +40,6 @@ says. T_i as printed, 1/(lambda_i eta_i) log(...), leaves the square root of wha
 T_i/2) should; it needs the 2. Phases are half-open ranges.
 """
 
-from dataclasses import replace
 from functools import cache
 from math import ceil, isfinite, log, log2, sqrt
 
@@ -68,7 +67,6 @@ from service.planning.subsampling import calibrate_sampled, sampled
 NAME = "localized-subgradient"
 STEPS_BY_DEFAULT = 1000
 _ROUNDS = 20  # of T_i and sigma_i
-_EXACT = 1 - 1e-7  # of a budget: the price of drawn batches is searched for in floats
 
 
 class Parameters(HeavyTails):
@@ -103,8 +101,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
 
     whole = clipping(known, parameters, p, facts, goal, z(n))
     budget = whole.goal
-    if whole.choice is not None and halvings > 0:
-        budget = replace(budget, units=max(1, int(budget.units * _EXACT)))
 
     @cache
     def lattice_of(steps: int, bound: float) -> SumLattice:

@@ -33,9 +33,8 @@ coordinate in the ball (first order) or sqrt(d)/2 (zero order, whose central dif
 the slope over intervals); and at most 2 D X2^2 times the loss's own smoothness, and X2 J. A network
 takes the smoothness that parameters.smoothness states. B1/B2 = C1/C2 makes all leaves alike in
 sensitivity. T, N and M are the powers of two for which the bound is smallest, T at most 2^13 in one
-pass. Over many passes the theorem's T grows like n^2: it is at most 2^16, and at most 2^9 or as many
-as evaluate 2^28 units of the records' gradients (one each for a linear model). Of bounds within 5 %
-the one with the fewest steps is taken.
+pass. Over many passes the theorem's T grows like n^2; by default it is at most 2^9, for time. Of
+bounds within 5 % the one with the fewest steps is taken.
 
 **Formal guarantee.** Neighbours replace one record. One pass: each row position enters one sum of one
 period, as an integer vector of norm at most c_1 (first of a period) or c_2 (`lattice`,
@@ -80,8 +79,7 @@ from service.planning.spec import Facts, JobSpec, StepsAndClip
 NAME = "online-to-nonconvex"
 SETS = ("l2_ball", "all")
 STEPS_MAX = 2**13  # of one pass, by default
-PASSES = range(2**9, 2**16 + 1)  # the most steps over many, by default,
-UNITS_MAX = 2**28  # and what they may evaluate where those would be more
+PASSES_MAX = 2**9
 DIRECTIONS_MAX = 128  # by default
 TOLERANCE = 0.05  # a bound this much larger is as good, if it takes fewer steps
 ONE_SIDED = ("logistic", "margin", "sigmoid", "savage", "ramp")  # slopes of one sign, given a label
@@ -147,7 +145,6 @@ class _Terms:
     norm: str
     mechanism: Mechanism
     passes: bool
-    steps_max: int
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         norm="l1" if laplace else "l2",
         mechanism=parameters.mechanism or ("tree" if laplace else "root"),
         passes=passes,
-        steps_max=_steps_max(p, facts, directions) if passes else min(STEPS_MAX, p.n),
     )
     found = list(_layouts(terms, parameters))
     least = min((each.bound for each in found), default=0.0) * (1 + TOLERANCE)
@@ -263,17 +259,13 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
 
 
-def _steps_max(p: Problem, facts: Facts, directions: int) -> int:
-    units = p.n * max(1, p.d // facts.columns) * directions
-    return min(PASSES.stop - 1, max(PASSES.start, UNITS_MAX // units))
-
-
 def _periods(chosen: Layout) -> int:
     return chosen.steps // chosen.period
 
 
 def _layouts(terms: _Terms, parameters: Parameters) -> Iterator[Layout]:
-    for steps in [parameters.steps] if parameters.steps else _powers(terms.steps_max):
+    cap = PASSES_MAX if terms.passes else min(STEPS_MAX, terms.n)
+    for steps in [parameters.steps] if parameters.steps else _powers(cap):
         for period in [parameters.period] if parameters.period else _powers(steps):
             whole = steps - steps % period  # a whole number of periods
             if whole == 0:
@@ -296,11 +288,15 @@ def _layout(terms: _Terms, steps: int, period: int, block: int) -> Layout | None
         if first_batch < 1:
             return None
     if terms.passes:
-        share = _first_share(terms.first, second, period)
+        share = _first_share(terms.first, second, period, terms.norm)
         times = steps // period
-        noise = (2 * terms.first / terms.n) ** 2 * times / share
+        power = (
+            1 if terms.norm == "l2" else 2
+        )  # of the number of releases: epsilons add, not squares
+        noise = (2 * terms.first / terms.n) ** 2 * (times / share) ** power
         if period > 1:
-            noise += (2 * second / terms.n) ** 2 * times * (period - 1) * period / 2 / (1 - share)
+            rest = (times * (period - 1) / (1 - share)) ** power
+            noise += (2 * second / terms.n) ** 2 * rest * period / 2
         sampling = 0.0
     else:
         widest = max(terms.first / first_batch, second / batch if period > 1 else 0.0)
@@ -311,12 +307,15 @@ def _layout(terms: _Terms, steps: int, period: int, block: int) -> Layout | None
     return Layout(steps, period, block, first_batch, batch, D, second, bound)
 
 
-def _first_share(first: float, second: float, period: int) -> float:
+def _first_share(first: float, second: float, period: int, norm: str) -> float:
     """Of the budget of many passes, for whole gradients: where Delta_1^2/rho_1 + (N/2) Delta_2^2/rho_2
-    is smallest."""
+    is smallest, rho being each release's; for Laplace noise the same with the squares of epsilons."""
     if period == 1:
         return 1.0
-    ratio = sqrt(2.0) * first / second  # rho_1/rho_2
+    if norm == "l1":
+        ratio = float((2 / period * (first / second) ** 2) ** (1 / 3))
+    else:
+        ratio = sqrt(2.0) * first / second
     return ratio / (ratio + period - 1)
 
 
@@ -339,7 +338,7 @@ def _released(
         lattice = calibrate(goal, facts, p, clips[0], times=periods)
         release = Repeat(release=lattice.release(), times=periods)
         return lattice, lattice, release, lattice.variance / facts.rows**2
-    units = max(1, int(goal.units * _first_share(*clips, period)))
+    units = max(1, int(goal.units * _first_share(*clips, period, terms.norm)))
     first = calibrate(replace(goal, units=units), facts, p, clips[0], times=periods)
     rest, times = replace(goal, units=max(1, goal.units - units)), periods * (period - 1)
     later = calibrate(rest, facts, p, clips[1], times=times)
