@@ -74,7 +74,7 @@ LAPLACE = [
     ("accelerated-clipped-sgd", "fixed", 3, clipped(3)),
     ("accelerated-clipped-sgd", "float64", 7, unbounded(3, 1e300)),
     ("proximal-sgd", "float64", 0, clipped(2)),
-    ("localized-subgradient", "fixed", 0, clipped(2, "hinge")),
+    ("localized-subgradient", "fixed", 0, clipped(1, "hinge")),
     ("proximally-guided-mirror-descent", "fixed", 5, rounds(1)),
     ("stationarity-certificate", "fixed", 0, certified(radius=0.1, points=4)),
     ("accelerated-sgd", "fixed", 5, clipped(1, "hinge")),
