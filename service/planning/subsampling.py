@@ -39,7 +39,11 @@ from service.planning.releases import (
 )
 from service.planning.spec import Facts, StepsAndClip
 
-PASSES_MAX = 512  # gradients that a default schedule evaluates, per row
+PASSES_MIN, PASSES_MAX = (
+    32,
+    512,
+)  # gradients that a default schedule evaluates, per row: between these,
+GRADIENTS_MAX = 2**27  # as many in all
 _ROUGHLY = 5  # binary digits with which schedules are compared
 _QUICK = 512  # rows: fewer take a step hardly less time
 _HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
@@ -131,15 +135,20 @@ def drawing_variance(G: float, batch: int, population: int) -> float:
     return G**2 / batch * (population - batch) / max(1, population - 1)
 
 
+def gradients_max(rows: int) -> int:
+    """How many a default schedule evaluates, for time."""
+    return min(PASSES_MAX * rows, max(PASSES_MIN * rows, GRADIENTS_MAX))
+
+
 def best_halvings(
     goal: Target, facts: Facts, plain: SumLattice, d: int, G: float, rows: int, times: int
 ) -> int:
-    """How often to halve `rows`: first until `times` steps stay within PASSES_MAX passes, then while
+    """How often to halve `rows`: first until `times` steps stay within `gradients_max`, then while
     the variance of a batch's mean stays hardly more than there; no further than saves time."""
     best, least = rows.bit_length() - 1, inf
     for halvings in range(rows.bit_length()):
         batch = rows >> halvings
-        if times * batch > PASSES_MAX * rows:
+        if times * batch > gradients_max(rows):
             continue
         if batch < _QUICK and least < inf:
             break

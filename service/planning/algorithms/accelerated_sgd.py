@@ -38,7 +38,8 @@ product L^2 sqrt(d). beta = T J X2/(2 sqrt(pi) D) balances 2 beta D^2/T^2 agains
 ones suit restarts. The geometric median is no linear model: it takes its Moreau envelope, of bias
 L^2/(2 beta).
 
-T is a power of two up to 2^14, and a batch is n halved some times such that T B <= 512 n. By default
+T is a power of two up to 2^14, and a batch is n halved some times such that T B <= 512 n, and at most
+2^27 or 32 n. By default
 a batch is the smallest that adds hardly any variance to that of the noise, and of the T whose bound,
 at the noise calibrated for both, is within a tenth of the smallest the one is taken that needs the
 least time. Where B = n nothing is drawn.
@@ -76,12 +77,12 @@ from service.planning.plan import (
 )
 from service.planning.spec import Facts, JobSpec
 from service.planning.subsampling import (
-    PASSES_MAX,
     Batches,
     Candidate,
     best_halvings,
     calibrate_sampled,
     drawing_variance,
+    gradients_max,
     noise_variance,
     quickest,
     sampled,
@@ -146,7 +147,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
 def steps_to_try(asked: int | None, batch: int | None, rows: int) -> list[int]:
     if asked is not None:
         return [asked]
-    return [steps for steps in STEPS if steps * (batch or 1) <= max(1, PASSES_MAX * rows)] or [1]
+    return [steps for steps in STEPS if steps * (batch or 1) <= gradients_max(rows)] or [1]
 
 
 def start_distance(p: Problem, C: float, mu: float) -> float:
