@@ -39,11 +39,8 @@ from service.planning.releases import (
 )
 from service.planning.spec import Facts, StepsAndClip
 
-PASSES_MIN, PASSES_MAX = (
-    32,
-    512,
-)  # gradients that a default schedule evaluates, per row: between these,
-GRADIENTS_MAX = 2**27  # as many in all
+PASSES_MIN, PASSES_MAX = 32, 512  # gradients that a default schedule evaluates, per row:
+GRADIENTS_MAX = 2**27  # between these, so many in all
 _ROUGHLY = 5  # binary digits with which schedules are compared
 _QUICK = 512  # rows: fewer take a step hardly less time
 _HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients

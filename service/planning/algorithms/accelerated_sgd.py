@@ -38,11 +38,10 @@ product L^2 sqrt(d). beta = T J X2/(2 sqrt(pi) D) balances 2 beta D^2/T^2 agains
 ones suit restarts. The geometric median is no linear model: it takes its Moreau envelope, of bias
 L^2/(2 beta).
 
-T is a power of two up to 2^14, and a batch is n halved some times such that T B <= 512 n, and at most
-2^27 or 32 n. By default
-a batch is the smallest that adds hardly any variance to that of the noise, and of the T whose bound,
-at the noise calibrated for both, is within a tenth of the smallest the one is taken that needs the
-least time. Where B = n nothing is drawn.
+T is a power of two up to 2^14, and a batch is n halved some times such that T B is at most 512 n and,
+where that is more than 32 n, at most 2^27. By default a batch is the smallest that adds hardly any
+variance to that of the noise, and of the T whose bound, at the noise calibrated for both, is within a
+tenth of the smallest the one is taken that needs the least time. Where B = n nothing is drawn.
 
 **Formal guarantee.** Neighbours replace one record. Step t draws B of n positions uniformly without
 replacement, fresh and secret, independent of the data, and releases the sum over them of integer
