@@ -43,6 +43,7 @@ PASSES_MIN, PASSES_MAX = 32, 512  # gradients that a default schedule evaluates,
 GRADIENTS_MAX = 2**27  # between these, so many in all
 _ROUGHLY = 5  # binary digits with which schedules are compared
 _QUICK = 512  # rows: fewer take a step hardly less time
+_FEW, _FAR_MORE = 512, 2.5  # steps; times the bound on the error
 _HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
 
 
@@ -169,9 +170,13 @@ class Candidate(NamedTuple):
 
 
 def quickest(candidates: list[Candidate]) -> Candidate:
-    """Of those whose bound is hardly more than the least, the one that takes the least time."""
-    most = _HARDLY_MORE * min(one.bound for one in candidates)
-    near = [one for one in candidates if one.bound <= most]
+    """Of those whose bound is hardly more than the least, the one that takes the least time; but few
+    steps where their bound is not far more: it is the worst loss's, and few have done as well."""
+    least = min(one.bound for one in candidates)
+    near = [one for one in candidates if one.bound <= _HARDLY_MORE * least]
+    few = [one for one in candidates if one.steps <= _FEW and one.bound <= _FAR_MORE * least]
+    if few and all(one.steps > _FEW for one in near):
+        return min(few)
     return min(near, key=lambda one: (one.steps * (one.batch + _QUICK), one))
 
 

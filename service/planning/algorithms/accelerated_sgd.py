@@ -41,7 +41,8 @@ L^2/(2 beta).
 T is a power of two up to 2^14, and a batch is n halved some times such that T B is at most 512 n and,
 where that is more than 32 n, at most 2^27. By default a batch is the smallest that adds hardly any
 variance to that of the noise, and of the T whose bound, at the noise calibrated for both, is within a
-tenth of the smallest the one is taken that needs the least time. Where B = n nothing is drawn.
+tenth of the smallest the one is taken that needs the least time; but one up to 512 where its bound is
+within 2.5 times the smallest. Where B = n nothing is drawn.
 
 **Formal guarantee.** Neighbours replace one record. Step t draws B of n positions uniformly without
 replacement, fresh and secret, independent of the data, and releases the sum over them of integer

@@ -16,8 +16,8 @@ bounding gradients,
 E_0 = D^2, and E_i = 2/mu_i times the bound of accelerated-sgd plus the bias of the smoothing, for a
 start within min(2 D, (G + ridge D)/mu_i). p_1 is where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest,
 what the first phase adds for batches of variance V; T, the batches' share of their phase (1/2^j) and
-the smoothness are the quickest of those for which the whole is within a tenth of the smallest, with
-no more gradients than there. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is below the
+the smoothness are those for which the whole is smallest or nearly so, chosen as there, with no more
+gradients. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is below the
 others.
 
 **Formal guarantee.** Neighbours replace one record. Phase i releases T times the noisy sum over a
