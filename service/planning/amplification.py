@@ -1,4 +1,4 @@
-"""What a Gaussian release costs on a secret batch: its Renyi divergence, bounded within a few percent.
+"""What a Gaussian release costs on a secret batch: a bound on its Renyi divergence, nearly attained.
 
 A batch of B of n positions is drawn uniformly without replacement. A sum over it moves by at most z
 standard deviations of its noise when a record of it is replaced; neighbours replace one record of the
@@ -26,7 +26,8 @@ ratio of two unit Gaussians whose means are z apart, u = max(R - 1, 0).
 
 Noise rounded to integers is post-processing. The bound holds for either direction and given any past,
 so it composes adaptively. To first order it is D_a <= a gamma^2 z^2/2: what the same noise costs on
-all rows, times gamma^2, and the release attains that. (Wang, Balle and Kasiviswanathan 2019, Theorem
+all rows, times gamma^2, and the release attains that: within a few percent for z up to 0.1, within
+40 % up to 0.5, at worst twice. (Wang, Balle and Kasiviswanathan 2019, Theorem
 9, has four times that, and far more where a gamma is not small.)
 
 **Evaluation.** The moments of R above 1 are known, so that with every term positive

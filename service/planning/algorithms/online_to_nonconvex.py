@@ -290,9 +290,7 @@ def _layout(terms: _Terms, steps: int, period: int, block: int) -> Layout | None
     if terms.passes:
         share = _first_share(terms.first, second, period, terms.norm)
         times = steps // period
-        power = (
-            1 if terms.norm == "l2" else 2
-        )  # of the number of releases: epsilons add, not squares
+        power = 1 if terms.norm == "l2" else 2  # of how many there are: epsilons add, not squares
         noise = (2 * terms.first / terms.n) ** 2 * (times / share) ** power
         if period > 1:
             rest = (times * (period - 1) / (1 - share)) ** power
