@@ -33,9 +33,10 @@ from service.planning.algorithms.gradient_descent import SETS
 from service.planning.assemble import assemble
 from service.planning.heavy_tails import OnePass, clipping, rows_that_drown, tails
 from service.planning.lattice import calibrate, target
-from service.planning.losses import problem, require_set
+from service.planning.losses import problem
 from service.planning.plan import AcceleratedClippedSgdSchedule, Plan, Prediction, rounded
 from service.planning.releases import Disjoint
+from service.planning.requirements import require_set
 from service.planning.spec import Facts, JobSpec
 
 NAME = "accelerated-clipped-sgd"

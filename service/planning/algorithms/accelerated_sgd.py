@@ -64,7 +64,7 @@ from math import isfinite, log, pi, sqrt
 from service.planning.algorithms.gradient_descent import SETS, clip_bound
 from service.planning.assemble import assemble
 from service.planning.lattice import calibrate, target
-from service.planning.losses import Problem, problem, require_set, scalar
+from service.planning.losses import Problem, problem, scalar
 from service.planning.plan import (
     AcceleratedSgdSchedule,
     Ball,
@@ -75,6 +75,7 @@ from service.planning.plan import (
     Stage,
     rounded,
 )
+from service.planning.requirements import require_set
 from service.planning.spec import Facts, JobSpec
 from service.planning.subsampling import (
     Batches,

@@ -50,14 +50,7 @@ from pydantic import Field
 from service.errors import PlanRefused
 from service.planning import minimiser
 from service.planning.lattice import Target, target
-from service.planning.losses import (
-    Problem,
-    Scalar,
-    problem,
-    require_row_bound,
-    require_rowwise_margin,
-    require_set,
-)
+from service.planning.losses import Problem, Scalar, problem
 from service.planning.minimiser import Costs, Objective, U
 from service.planning.plan import (
     BoundedAdversary,
@@ -66,6 +59,7 @@ from service.planning.plan import (
     Plan,
     rounded,
 )
+from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
 from service.planning.spec import Facts, JobSpec
 
 NAME = "adversarial-output-perturbation"

@@ -28,9 +28,10 @@ from service.errors import PlanRefused
 from service.planning.assemble import assemble
 from service.planning.heavy_tails import OnePass, clipping, rows_that_drown, tails
 from service.planning.lattice import calibrate, target
-from service.planning.losses import Problem, problem, require_set
+from service.planning.losses import Problem, problem
 from service.planning.plan import ClippedSgdSchedule, Plan, Prediction, rounded
 from service.planning.releases import Disjoint
+from service.planning.requirements import require_set
 from service.planning.spec import Facts, JobSpec
 
 NAME = "clipped-sgd"

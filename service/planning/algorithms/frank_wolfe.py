@@ -53,14 +53,10 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
 from service.planning.lattice import DERIVATIVE_UNITS, Target, calibrate_choice, target
-from service.planning.losses import (
-    problem,
-    require_row_bound,
-    require_rowwise_margin,
-    require_set,
-)
+from service.planning.losses import problem
 from service.planning.plan import FrankWolfeSchedule, Moreau, Plan, Prediction, rounded
 from service.planning.releases import Repeat
+from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
 from service.planning.spec import Facts, JobSpec
 
 NAME = "frank-wolfe"

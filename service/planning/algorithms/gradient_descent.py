@@ -35,8 +35,9 @@ from pydantic import Field
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
 from service.planning.lattice import SumLattice, Target, calibrate, target
-from service.planning.losses import Problem, problem, require_set
+from service.planning.losses import Problem, problem
 from service.planning.plan import GradientDescentSchedule, Moreau, Plan, Prediction, rounded
+from service.planning.requirements import require_set
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 from service.planning.subsampling import (
     Batches,

@@ -47,7 +47,7 @@ from service.planning.algorithms.accelerated_sgd import (
 from service.planning.algorithms.gradient_descent import SETS, clip_bound
 from service.planning.assemble import assemble
 from service.planning.lattice import calibrate, target
-from service.planning.losses import problem, require_set
+from service.planning.losses import problem
 from service.planning.plan import (
     LocalizedAcceleratedSgdSchedule,
     Phase,
@@ -57,6 +57,7 @@ from service.planning.plan import (
     rounded,
 )
 from service.planning.releases import Disjoint
+from service.planning.requirements import require_set
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 from service.planning.subsampling import (
     Candidate,

@@ -52,7 +52,7 @@ from service.planning.algorithms.localized_accelerated_sgd import PHASES_MAX, la
 from service.planning.assemble import assemble
 from service.planning.heavy_tails import HeavyTails, clipping, rows_that_drown, tails
 from service.planning.lattice import SumLattice, calibrate, target
-from service.planning.losses import problem, require_set
+from service.planning.losses import problem
 from service.planning.plan import (
     LocalizedSubgradientSchedule,
     Plan,
@@ -61,6 +61,7 @@ from service.planning.plan import (
     rounded,
 )
 from service.planning.releases import Disjoint
+from service.planning.requirements import require_set
 from service.planning.spec import Facts, JobSpec
 from service.planning.subsampling import calibrate_sampled, sampled
 

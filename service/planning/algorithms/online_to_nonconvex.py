@@ -62,7 +62,7 @@ from service.errors import PlanRefused
 from service.planning.algorithms.gradient_descent import clip_bound
 from service.planning.assemble import assemble
 from service.planning.lattice import SumLattice, Target, calibrate, target
-from service.planning.losses import Problem, problem, require_rowwise_margin, require_set
+from service.planning.losses import Problem, problem
 from service.planning.plan import (
     Ball,
     OnlineToNonconvexSchedule,
@@ -74,6 +74,7 @@ from service.planning.plan import (
 )
 from service.planning.prefixes import Mechanism, burden, calibrate_prefixes
 from service.planning.releases import Disjoint, Release, Repeat, Sequence
+from service.planning.requirements import require_rowwise_margin, require_set
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "online-to-nonconvex"

@@ -39,14 +39,10 @@ from pydantic import Field
 from service.errors import PlanRefused
 from service.planning import minimiser
 from service.planning.lattice import target
-from service.planning.losses import (
-    problem,
-    require_row_bound,
-    require_rowwise_margin,
-    require_set,
-)
+from service.planning.losses import problem
 from service.planning.minimiser import Costs, Objective, Solution
 from service.planning.plan import Moreau, Plan, rounded
+from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
 from service.planning.spec import Facts, JobSpec
 
 NAME = "output-perturbation"

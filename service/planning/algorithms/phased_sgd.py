@@ -64,12 +64,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from service.errors import PlanRefused
 from service.planning.assemble import assemble
 from service.planning.lattice import Target, calibrate_point, target
-from service.planning.losses import (
-    problem,
-    require_row_bound,
-    require_rowwise_margin,
-    require_set,
-)
+from service.planning.losses import problem
 from service.planning.minimiser import U, noise_per_sensitivity, require_lipschitz
 from service.planning.plan import (
     Moreau,
@@ -80,6 +75,7 @@ from service.planning.plan import (
     rounded,
 )
 from service.planning.releases import Disjoint
+from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
 from service.planning.spec import Facts, JobSpec
 
 NAME = "phased-sgd"

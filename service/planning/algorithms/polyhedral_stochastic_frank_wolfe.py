@@ -57,7 +57,7 @@ from service.planning.algorithms import frank_wolfe
 from service.planning.assemble import assemble
 from service.planning.conversion import UNITS, best_order
 from service.planning.lattice import DERIVATIVE_UNITS, SCALE_MAX, ScoreLattice, Target, target
-from service.planning.losses import Problem, problem, require_rowwise_margin, require_set
+from service.planning.losses import Problem, problem
 from service.planning.plan import (
     ChoiceRound,
     Plan,
@@ -67,6 +67,7 @@ from service.planning.plan import (
     rounded,
 )
 from service.planning.releases import Disjoint, Recursive
+from service.planning.requirements import require_rowwise_margin, require_set
 from service.planning.rounds import (
     ROUNDS_MAX,
     carried,

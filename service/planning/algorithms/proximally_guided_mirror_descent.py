@@ -59,7 +59,7 @@ from service.errors import PlanRefused
 from service.planning.algorithms.gradient_descent import clip_bound
 from service.planning.assemble import assemble
 from service.planning.lattice import calibrate, target
-from service.planning.losses import Problem, problem, require_set
+from service.planning.losses import Problem, problem
 from service.planning.plan import (
     Plan,
     Prediction,
@@ -67,6 +67,7 @@ from service.planning.plan import (
     rounded,
 )
 from service.planning.releases import Disjoint, Repeat
+from service.planning.requirements import require_set
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "proximally-guided-mirror-descent"

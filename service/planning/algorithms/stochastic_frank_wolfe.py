@@ -37,7 +37,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from service.planning.assemble import assemble
 from service.planning.lattice import SumLattice, Target, calibrate, target
-from service.planning.losses import Problem, problem, require_rowwise_margin, require_set
+from service.planning.losses import Problem, problem
 from service.planning.plan import (
     Plan,
     Prediction,
@@ -46,6 +46,7 @@ from service.planning.plan import (
     rounded,
 )
 from service.planning.releases import Disjoint
+from service.planning.requirements import require_rowwise_margin, require_set
 from service.planning.rounds import (
     ROUNDS_MAX,
     carried,
