@@ -286,6 +286,8 @@ def servers():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     environment = venv_environment()
+    # or each of the many processes that tests start would compile every module for itself
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with contextlib.ExitStack() as stack:
         postgres = find_server("EPSILOND_TEST_POSTGRES_URL", POSTGRES, stack)
         redis_url = find_server("EPSILOND_TEST_REDIS_URL", REDIS, stack)
