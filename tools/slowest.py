@@ -17,7 +17,12 @@ def table(report: str) -> str:
     cases = list(ElementTree.parse(report).iter("testcase"))
     total = sum(float(case.get("time", 0)) for case in cases)
     cases.sort(key=lambda case: -float(case.get("time", 0)))
-    lines = [f"{len(cases)} tests, {total:.0f} s in all processes.", "", "| s | test |", "|--:|:--|"]
+    lines = [
+        f"{len(cases)} tests, {total:.0f} s in all processes.",
+        "",
+        "| s | test |",
+        "|--:|:--|",
+    ]
     for case in cases[:COUNT]:
         file = case.get("classname", "").replace(".", "/") + ".py"
         name = case.get("name", "").replace("|", "\\|")
