@@ -48,6 +48,7 @@ from workers.algorithms import (
 )
 from workers.certificate import certificate_of
 from workers.data import Data
+from workers.gate import GateError
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
 
@@ -87,6 +88,8 @@ def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> 
             _run(db, settings, job, progress)
     except Stopped:
         log.info("job %s was stopped", job.id)
+    except GateError as error:
+        log.error("job %s: %s", job.id, error)  # made of public numbers, unlike any other message
     except Exception as error:
         # The message of an exception may quote data, so only its type and place are logged.
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -113,6 +116,7 @@ def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) ->
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
     data = Data(plan, x, y, randomness, released)
     weights = RUNS[plan.algorithm](plan, data, progress)
+    data.close()
     certificate = None if released is None else certificate_of(plan, released, weights)
     card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights.tolist(), certificate)
     for patience_seconds in (0.1, 0.4, 1.6, 6.4, None):

@@ -21,7 +21,10 @@ GENERATORS = {
 }
 # `epsilond worker` starts the worker, `epsilond jobs certify` computes on the caller's own rows
 COMPOSITION_ROOT = ("service/cli.py", ("workers.celery_app", "workers.certificate"))
-TAKE_STREAMS = ("workers/data.py", "workers/directions.py", "workers/samplers/__init__.py")
+TAKE_STREAMS = (
+    *("workers/data.py", "workers/gate.py", "workers/directions.py"),
+    "workers/samplers/__init__.py",
+)
 
 
 def names(tree: ast.AST) -> set[str]:
@@ -105,7 +108,7 @@ def test_a_source_draws_and_imports_only_what_it_may(path):
         ("workers/a.py", "from os import urandom as u"),
         ("workers/a.py", "import secrets"),
         ("workers/a.py", "from workers.randomness import Stream"),
-        ("workers/data.py", "from workers.randomness import Stream\nStream(key, 1, 0)"),
+        ("workers/gate.py", "from workers.randomness import Stream\nStream(key, 1, 0)"),
         ("workers/a.py", "__import__('random')"),
         ("workers/kernels/a.py", "from numba import njit\n@njit(fastmath=True)\ndef f(): pass"),
         ("workers/kernels/a.py", "import numba\nf = numba.njit(fastmath={'nnan'})(g)"),
