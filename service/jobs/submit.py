@@ -1,7 +1,7 @@
 """Submit: spec -> plan -> reservation + job, in one transaction.
 
 Planning happens before the transaction: a dataset's facts and its account's terms never change once
-set, so the Plan cannot go stale, and the ledger's lock is held only for the books.
+set, so the Plan cannot go stale, and the account's lock is held only while its entry is written.
 """
 
 import json
@@ -23,7 +23,7 @@ from service.errors import (
     DatasetNotReady,
     IdempotencyConflict,
 )
-from service.jobs.record import note_event
+from service.jobs.transitions import record_event
 from service.jobs.view import job_view
 from service.keys import NOISE_KEY_BYTES
 from service.ledger.accounts import Account, find_account
@@ -98,7 +98,7 @@ def submit(
                 request=request,
             )
     except (IntegrityError, BudgetExceeded, AnalystCapExceeded, BudgetFrozen):
-        # the same key may have committed first, on another connection, and taken the room
+        # the same key may have committed first, on another connection, and taken what was left
         with db.read() as connection:
             if replay := _replay(connection, principal_id, idempotency_key, request):
                 return replay
@@ -151,7 +151,7 @@ def _record(
         )
         .returning(jobs)
     ).one()
-    note_event(connection, row)
+    record_event(connection, row)
     body = canonical_json(job_view(row))
     if idempotency_key is not None:
         connection.execute(

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, insert, select
 
 from service.db import lock, new_id, now_ms
 from service.errors import BudgetAlreadySet, InvalidRequest
-from service.ledger.entries import append
+from service.ledger.entries import append_entry
 from service.planning.conversion import budget_units, epsilon_of_units, largest_epsilon
 from service.planning.price import AccountTerms
 from service.tables import accounts
@@ -94,7 +94,7 @@ def open_account(
             created_ms=now_ms(),
         )
     )
-    row = append(
+    row = append_entry(
         connection,
         account_id,
         kind="open",
