@@ -54,7 +54,9 @@ async def submit_job(
             ctx.db,
             ctx.settings,
             authorise=lambda connection: usable_dataset(connection, me, request.dataset),
-            hold=lambda connection: usable_dataset(connection, me, request.dataset, hold=True),
+            authorise_and_lock=lambda connection: usable_dataset(
+                connection, me, request.dataset, hold=True
+            ),
             principal_id=me.id,
             spec=spec,
             metadata=request.metadata,

@@ -1,4 +1,4 @@
-"""Hints: "there is a job", carried by a broker that may lose, repeat or delay it."""
+"""Hints through Celery: "this job is queued", by a broker that may lose, repeat or delay messages."""
 
 import logging
 
@@ -14,7 +14,7 @@ QUEUE = "epsilond"
 
 
 def celery_app(settings: Settings) -> Celery:
-    """One configuration for those who send and those who run; messages carry a job id only."""
+    """The Celery configuration of both sender and worker; messages carry a job id only."""
     app = Celery("epsilond", broker=settings.broker_url)
     app.conf.update(
         task_default_queue=QUEUE,

@@ -57,7 +57,7 @@ def set_frozen(
     if frozen and account.frozen:
         raise BudgetFrozen("it is frozen already; unfreeze it to admit jobs again.")
     if not frozen and not account.frozen:
-        raise BudgetNotFrozen("jobs are admitted as far as the budget goes.")
+        raise BudgetNotFrozen("it already admits jobs, as far as the budget goes.")
     connection.execute(update(accounts).where(accounts.c.id == account_id).values(frozen=frozen))
     row = append_entry(
         connection,

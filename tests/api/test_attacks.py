@@ -19,7 +19,7 @@ from service.db import Database
 from service.errors import BudgetExceeded, TooManyRequests
 from service.identity import WrongIdentityError, check_identity
 from service.jobs.submit import submit
-from service.keys import written_once
+from service.keys import read_or_create
 from service.planning.spec import JobSpec
 from service.tables import jobs
 from tests.harness import (
@@ -268,7 +268,7 @@ def test_those_who_start_at_once_agree_on_what_one_of_them_wrote(tmp_path):
     """Nobody may read the file between its making and its writing."""
     for attempt in range(50):
         path = tmp_path / f"id-{attempt}"
-        said = at_once(4, lambda path=path: written_once(path, secrets.token_hex(16)))
+        said = at_once(4, lambda path=path: read_or_create(path, secrets.token_hex(16)))
         assert len(set(said)) == 1 and len(said[0]) == 32
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"id-{i}" for i in range(50))
 
