@@ -103,12 +103,13 @@ def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) ->
     plan = Plan.model_validate_json(job.plan)
     randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
     with db.write() as connection:
-        if not open_data(connection, job.id, job.fence):
-            raise Stopped("it was cancelled, or is another worker's now")
         dataset = connection.execute(
             select(datasets.c.schema, datasets.c.folder).where(datasets.c.id == job.dataset_id)
         ).one()
         released = _released(connection, plan)
+        opened = open_data(connection, job.id, job.fence)
+    if not opened:  # raised after the commit: a job whose data was deleted has just been failed
+        raise Stopped("it was cancelled, lost its data, or is another worker's now")
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
     data = Data(plan, x, y, randomness, released)
     weights = RUNS[plan.algorithm](plan, data, progress)
@@ -123,7 +124,9 @@ def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) ->
             if retry_seconds is None:
                 raise
             time.sleep(retry_seconds)
-    log.info("job %s: %s", job.id, "succeeded" if published else "not ours to publish")
+    log.info(
+        "job %s: %s", job.id, "succeeded" if published else "not published, the claim was lost"
+    )
 
 
 def _released(connection: Connection, plan: Plan) -> NDArray[np.float64] | None:

@@ -37,8 +37,8 @@ class Account:
         return self.cap_units - self.posted_units - self.pending_units
 
     def balance(self) -> dict[str, Any]:
-        """The account as its readers see it. Units are the truth and add up; epsilons are how the
-        same amounts read as jobs, and do not add up."""
+        """The account as the API shows it. Units are exact and add up; an epsilon is that of a single
+        job of the same cost, and epsilons do not add up."""
         delta = self.terms.delta
         return {
             "account": self.id,

@@ -14,6 +14,7 @@ from service.jobs.publish import PlanChangedError
 from service.jobs.states import ENDED, TRANSITIONS
 from service.jobs.transitions import TransitionError, transition
 from service.tables import audit_records, datasets, job_events, jobs, models
+from workers.execute import execute_one
 
 
 def price(harness, job):
@@ -210,3 +211,13 @@ def test_each_record_names_the_one_before(harness):
     assert [b["seq"] for b in bodies] == [1, 2, 3]
     assert [b["previous"] for b in bodies] == ["0" * 64, rows[0].hash, rows[1].hash]
     assert head == rows[2].hash
+
+
+def test_a_worker_leaves_a_job_whose_data_was_deleted_failed_and_free(harness):
+    """Not rolled back with the worker's attempt, which would be repeated until none is left."""
+    job = harness.submit()
+    with harness.db.write() as connection:
+        connection.execute(update(datasets).values(state="deleted"))
+    assert execute_one(harness.db, harness.settings)
+    assert (harness.row(job).state, harness.row(job).error) == ("failed", "data_deleted")
+    assert harness.balance() == (0, 0)
