@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.client import Model
 from service.datasets.encode import columns_from_rows, encode_features, encode_label
 from service.jobs.card import weights_of
+from service.model import Model
 from service.planning.algorithms.stationarity_certificate import CONFIDENCE, noise_norm
 from service.planning.lattice import SumLattice
 from service.planning.losses import scalar, set_radius
