@@ -1,12 +1,12 @@
 """Prefix sums as they grow: the exact rows that are due at each time, and from their noisy values the
-estimate of the prefix. What the matrix is: service/planning/prefixes.py."""
+estimate of the prefix. What the matrix is: service/planning/shared/prefixes.py."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.prefixes import Mechanism, intervals, root, weights
+from service.planning.shared.prefixes import Mechanism, intervals, root, weights
 
 Floats = NDArray[np.float64]
 Sum = NDArray[np.int64]

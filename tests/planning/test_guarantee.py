@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import PlanRefused
-from service.planning.assemble import CalibrationError
+from service.planning.assemble import CalibrationError, assemble
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import UNITS, budget_units
 from service.planning.lattice import SCALE_MAX, ScoreLattice, SumLattice
@@ -254,7 +254,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "no ridge": (
         facts(),
         spec(SGD, ridge=0.0),
-        "set ridge to at least 1e-09 (for example 0.01), or use gradient-descent",
+        "set ridge to at least 1e-09 (for example 0.01), or use accelerated-sgd, ",
         spec(GD, ridge=0.0),
     ),
     "a ridge that is none": (facts(), spec(SGD, ridge=5e-324), "1e-09", spec(SGD, ridge=1e-9)),
@@ -281,7 +281,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
         f"{name} of a label without bounds": (
             FREE,
             spec(name, loss="huber"),
-            "rests on a bound on every label and this dataset's has none; use gradient-descent",
+            "rests on a bound on every label and this dataset's has none; declare bounds for it, or",
             ABSOLUTE,
         )
         for name in CATALOG
@@ -378,13 +378,13 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "a minimiser of unbounded rows": (
         UNBOUNDED,
         spec(OP),
-        "use gradient-descent or clipped-sgd",
+        "declare bounds for every column, or use accelerated-sgd, ",
         spec(GD, parameters={"clip": 1.0}),
     ),
     "a minimiser of vectors of margins": (
         facts(),
         spec(OP, loss="geometric_median"),
-        "gradient-descent takes it",
+        "needs a loss of one margin <w, x>, which geometric_median is not; use the loss absolute,",
         spec(GD, loss="geometric_median"),
     ),
     "a minimiser over a box": (
@@ -444,7 +444,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "phases of a loss without a margin": (
         facts(),
         spec(PHASED, loss="geometric_median"),
-        "gradient-descent takes it",
+        "needs a loss of one margin <w, x>, which geometric_median is not; use the loss absolute,",
         spec(GD, loss="geometric_median"),
     ),
     "phases of a loss without a slope bound": (
@@ -456,7 +456,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "phases of unbounded rows": (
         UNBOUNDED,
         spec(PHASED),
-        "use gradient-descent or clipped-sgd",
+        "declare bounds for every column, or use accelerated-sgd, ",
         spec(GD, parameters={"clip": 1.0}),
     ),
     "a rank within a ball": (
@@ -474,13 +474,13 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "vertices for unbounded rows": (
         UNBOUNDED,
         spec(FW),
-        "use gradient-descent or clipped-sgd",
+        "declare bounds for every column, or use accelerated-sgd, ",
         spec(GD, parameters={"clip": 1.0}),
     ),
     "vertices for a loss without a margin": (
         facts(),
         spec(FW, loss="geometric_median"),
-        "gradient-descent takes it",
+        "needs a loss of one margin <w, x>, which geometric_median is not; use the loss absolute,",
         spec(GD, loss="geometric_median"),
     ),
     "a polytope of another width": (
@@ -540,13 +540,13 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "acceleration over a corner": (
         facts(),
         spec("accelerated-clipped-sgd", loss="hinge"),
-        "use smoothed_hinge for hinge",
+        "use the loss huber, logistic, smoothed_hinge or squared, or use accelerated-sgd",
         spec("accelerated-clipped-sgd", loss="smoothed_hinge"),
     ),
     "a regulariser elsewhere": (
         facts(),
         spec(GD, regulariser={"kind": "l1", "strength": 0.1}),
-        "proximal-sgd does",
+        'leave "regulariser" out, or use proximal-sgd.',
         spec("proximal-sgd", regulariser={"kind": "l1", "strength": 0.1}),
     ),
     "a regulariser over a set without its operator": (
@@ -675,4 +675,5 @@ def test_no_planner_makes_a_point_of_what_is_not_convex_even_past_the_catalog(al
     with pytest.raises(PlanRefused):
         plan(job, facts(columns=3))
     with pytest.raises((CalibrationError, TypeError)):  # no envelope is known of such a loss either
-        entry.plan(job, facts(columns=3), entry.parameters.model_validate(job.parameters))
+        draft = entry.plan(job, facts(columns=3), entry.parameters.model_validate(job.parameters))
+        assemble(algorithm, job, facts(columns=3), draft)

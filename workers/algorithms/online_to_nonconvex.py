@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import OnlineToNonconvexSchedule, Plan
+from service.planning.algorithms.online_to_nonconvex import OnlineToNonconvexSchedule
+from service.planning.plan import Plan
 from workers.arrays import length
 from workers.data import Data
 from workers.directions import ball, frame, start_of, uniforms

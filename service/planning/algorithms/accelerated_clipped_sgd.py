@@ -26,27 +26,45 @@ for alpha_t = 2/(t+1) is 2/(t (t+1)), and eta_t/Gamma_t is then constant as the 
 """
 
 from math import ceil, sqrt
+from typing import Literal
 
-from service.planning.algorithms.accelerated_sgd import start_distance
-from service.planning.algorithms.clipped_sgd import quiet_steps, require_smooth, steps_and_batch
-from service.planning.algorithms.gradient_descent import SETS
-from service.planning.assemble import assemble
-from service.planning.heavy_tails import OnePass, clipping, rows_that_drown, tails
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
 from service.planning.losses import problem
-from service.planning.plan import AcceleratedClippedSgdSchedule, Plan, Prediction, rounded
+from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_set
+from service.planning.shared.acceleration import start_distance
+from service.planning.shared.heavy_tails import (
+    OnePass,
+    clipping,
+    quiet_steps,
+    rows_that_drown,
+    steps_and_batch,
+    tails,
+)
 from service.planning.spec import Facts, JobSpec
 
 NAME = "accelerated-clipped-sgd"
 Parameters = OnePass
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Plan:
-    require_set(NAME, spec, SETS)
+class AcceleratedClippedSgdSchedule(Schedule):
+    """AC-SA; batch t is the rows [t * batch, (t + 1) * batch). `damping` is s in accelerated_sgd's
+    plan, per unit of a chosen clip."""
+
+    kind: Literal["accelerated_clipped_sgd"] = "accelerated_clipped_sgd"
+    steps: PositiveInt
+    batch: PositiveInt
+    smoothness: PositiveFloat
+    damping: float = Field(ge=0)
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    require_smooth(NAME, spec, p)
     known = tails(NAME, parameters, p, facts)
     n, d, r, mu = p.n, p.d, known.r, spec.ridge
     D = start_distance(p, r, mu)
@@ -60,12 +78,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Plan:
     V = d * lattice.variance / batch**2 + r**2 / batch + known.bias(clip.C) ** 2
     damping = sqrt(V * steps * (steps + 1) * (2 * steps + 1) / 6) / D
     smooth = p.beta * D**2 / steps**2
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=AcceleratedClippedSgdSchedule(
             steps=steps, batch=batch, smoothness=p.beta, damping=rounded(damping)
         ),
@@ -84,3 +98,19 @@ def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Plan:
         ),
         gradients=steps * batch,
     )
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Accelerated SGD with clipped gradients, one pass",
+    paper=papers.LR_HT,
+    algorithm="4 with mean oracle 1",
+    theorem="29",
+    problem="smooth convex losses over any set with a projection; rows may be unbounded",
+    cost="one noisy sum on disjoint batches: the price of a single release",
+    needs=Needs(sets=WITH_A_PROJECTION, smooth=True),
+    parameters=Parameters,
+    schedule=AcceleratedClippedSgdSchedule,
+    plan=plan,
+    examples=({"loss": "logistic"},),
+)

@@ -34,32 +34,22 @@ needless. (1/(eta n)) ||w - w'||^2 is 2/(eta n)-strongly convex.
 """
 
 from math import ceil, log, log2, sqrt
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.accelerated_sgd import (
-    STEPS,
-    Smoother,
-    staged,
-    start_distance,
-)
-from service.planning.algorithms.gradient_descent import SETS, clip_bound
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
 from service.planning.losses import problem
-from service.planning.plan import (
-    LocalizedAcceleratedSgdSchedule,
-    Phase,
-    Plan,
-    Prediction,
-    Stage,
-    rounded,
-)
+from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_set
-from service.planning.spec import Facts, JobSpec, StepsAndClip
-from service.planning.subsampling import (
+from service.planning.shared.acceleration import STEPS, Smoother, Stage, staged, start_distance
+from service.planning.shared.clip import clip_bound
+from service.planning.shared.phases import layout
+from service.planning.shared.subsampling import (
     Candidate,
     best_halvings,
     calibrate_sampled,
@@ -68,9 +58,31 @@ from service.planning.subsampling import (
     quickest,
     sampled,
 )
+from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "localized-accelerated-sgd"
-PHASES_MAX = 12
+
+
+class Phase(Part):
+    """AC-SA on the rows [start, stop), with (pull/2)||w - the last phase's output||^2 added."""
+
+    start: NonNegativeInt
+    stop: PositiveInt
+    batch: PositiveInt
+    pull: PositiveFloat
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+
+class LocalizedAcceleratedSgdSchedule(Schedule):
+    """Phases on disjoint ranges of rows, one after the other."""
+
+    kind: Literal["localized_accelerated_sgd"] = "localized_accelerated_sgd"
+    smoothness: PositiveFloat
+    phases: tuple[Phase, ...] = Field(min_length=1)
+
+    @property
+    def steps(self) -> int:
+        return sum(stage.steps for phase in self.phases for stage in phase.stages)
 
 
 class Parameters(StepsAndClip):
@@ -82,8 +94,7 @@ class Parameters(StepsAndClip):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d = p.n, p.d
     if parameters.halvings is not None and n >> parameters.halvings == 0:
@@ -144,12 +155,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     paper = 0.0
     if goal.delta > 0:
         paper = 2 * G * sqrt(steps * (log(2) - log(goal.delta))) / (goal.epsilon * rows[0][1])
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         smoothing=smooth.smoothing(beta),
         schedule=LocalizedAcceleratedSgdSchedule(smoothness=rounded(beta), phases=tuple(phases)),
         lattice=lattice,
@@ -165,8 +172,17 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
 
 
-def layout(n: int, wanted: int, halvings: int) -> list[tuple[int, int]]:
-    """(batch, rows) of each phase: all batches the same share of their rows, and at least one row."""
-    count = min(wanted, PHASES_MAX, ((n >> halvings) + 1).bit_length() - 1)
-    batches = [(n << i) // ((2**count - 1) << halvings) for i in reversed(range(count))]
-    return [(batch, batch << halvings) for batch in batches]
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Localized accelerated SGD for population risk",
+    paper=papers.KLL,
+    algorithm="5 on 4",
+    theorem="5.6",
+    problem="population risk of convex losses, smooth or not, over any set with a projection",
+    cost="one phase of accelerated-sgd: phases read disjoint rows",
+    needs=Needs(sets=WITH_A_PROJECTION),
+    parameters=Parameters,
+    schedule=LocalizedAcceleratedSgdSchedule,
+    plan=plan,
+    examples=({"loss": "hinge"},),
+)

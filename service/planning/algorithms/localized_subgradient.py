@@ -42,32 +42,59 @@ T_i/2) should; it needs the 2. Phases are half-open ranges.
 
 from functools import cache
 from math import ceil, isfinite, log, log2, sqrt
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.accelerated_sgd import start_distance
-from service.planning.algorithms.gradient_descent import SETS
-from service.planning.algorithms.localized_accelerated_sgd import PHASES_MAX, layout
-from service.planning.assemble import assemble
-from service.planning.heavy_tails import HeavyTails, clipping, rows_that_drown, tails
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, calibrate, target
 from service.planning.losses import problem
-from service.planning.plan import (
-    LocalizedSubgradientSchedule,
-    Plan,
-    Prediction,
-    SubgradientPhase,
-    rounded,
-)
+from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_set
+from service.planning.shared.acceleration import start_distance
+from service.planning.shared.heavy_tails import (
+    HeavyTails,
+    clipping,
+    rows_that_drown,
+    tails,
+)
+from service.planning.shared.phases import PHASES_MAX, layout
+from service.planning.shared.subsampling import calibrate_sampled, sampled
 from service.planning.spec import Facts, JobSpec
-from service.planning.subsampling import calibrate_sampled, sampled
 
 NAME = "localized-subgradient"
 STEPS_BY_DEFAULT = 1000
 _ROUNDS = 20  # of T_i and sigma_i
+
+
+class SubgradientPhase(Part):
+    """`steps` noisy subgradients of batches of the rows [start, stop), with (pull/2)||w - c||^2 added
+    for c the last phase's output, within `reach` of c; the mean of the last half of the iterates.
+    Steps are inversely proportional to a chosen clip, pulls proportional."""
+
+    start: NonNegativeInt
+    stop: PositiveInt
+    batch: PositiveInt
+    steps: PositiveInt
+    step_size: PositiveFloat
+    pull: PositiveFloat
+    reach: PositiveFloat | None
+    lattice: SumLattice
+
+
+class LocalizedSubgradientSchedule(Schedule):
+    """Phases on disjoint ranges of rows, one after the other; no step is longer than `step_max`."""
+
+    kind: Literal["localized_subgradient"] = "localized_subgradient"
+    phases: tuple[SubgradientPhase, ...] = Field(min_length=1)
+    step_max: PositiveFloat | None
+
+    @property
+    def steps(self) -> int:
+        return sum(phase.steps for phase in self.phases)
 
 
 class Parameters(HeavyTails):
@@ -79,8 +106,7 @@ class Parameters(HeavyTails):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, halvings = p.n, p.d, parameters.halvings
     if n >> halvings == 0:
@@ -140,12 +166,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         if spec.ridge > 0:
             distance = min(distance, sqrt(2 * rate(total) * distance / spec.ridge))
     head = phases[0]
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=LocalizedSubgradientSchedule(
             phases=tuple(phases), step_max=1 / p.beta if p.is_smooth else None
         ),
@@ -191,3 +213,19 @@ def _settled(q: float, far: float, d: int, rho: float) -> tuple[int, float]:
     for _ in range(_ROUNDS):  # half-way each time: the map falls, by less than one for one
         logs = (logs + max(1.0, 2 * log(far) + log(rho / (4 * d * logs)))) / 2
     return ceil(2 * q * logs), logs
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Localized clipped subgradients for population risk",
+    paper=papers.LR_HT,
+    algorithm="3 on 2",
+    theorem="10, and 18 for ridge > 0",
+    problem="population risk of convex losses, smooth or not; rows may be unbounded",
+    cost="one phase of noisy sums: phases read disjoint rows",
+    needs=Needs(sets=WITH_A_PROJECTION),
+    parameters=Parameters,
+    schedule=LocalizedSubgradientSchedule,
+    plan=plan,
+    examples=({"loss": "hinge"},),
+)

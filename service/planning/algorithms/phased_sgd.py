@@ -58,32 +58,54 @@ fails for large D.
 """
 
 from math import isfinite, log, sqrt
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Moreau, Part, Prediction, Schedule, rounded
 from service.planning.lattice import Target, calibrate_point, target
-from service.planning.losses import problem
-from service.planning.minimiser import U, noise_per_sensitivity, require_lipschitz
-from service.planning.plan import (
-    Moreau,
-    PhasedSgdSchedule,
-    Plan,
-    Prediction,
-    SgdPhase,
-    rounded,
-)
+from service.planning.losses import problem, scalar
+from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
+from service.planning.shared.minimiser import U
+from service.planning.shared.point import (
+    noise_per_sensitivity,
+    require_lipschitz,
+)
 from service.planning.spec import Facts, JobSpec
 
 NAME = "phased-sgd"
-SETS = ("l2_ball", "all")
 _RADIUS_MIN, _NORM_MAX = 1e-12, 1e12  # far from where floats end
 _BELOW_TWO = 2 * (1 - 2.0**-20)  # so that no rounding of eta breaks the contraction
 _STAND_IN = 10.0
 _BLOCK_ENTRIES = 2**24  # between two looks at whether to stop
+
+
+class SgdPhase(Part):
+    """`rows` steps of this size over the rows after the last phase's. One record moves the mean of the
+    iterates by at most `sensitivity`; it is released on multiples of `lattice_step`."""
+
+    rows: PositiveInt
+    step_size: PositiveFloat
+    sensitivity: PositiveFloat
+    lattice_step: PositiveFloat
+
+
+class PhasedSgdSchedule(Schedule):
+    """Phases on disjoint rows, each from what the last one released; all within `radius` of 0."""
+
+    kind: Literal["phased_sgd"] = "phased_sgd"
+    phases: tuple[SgdPhase, ...] = Field(min_length=1)
+    radius: PositiveFloat
+    slope_bound: PositiveFloat
+    block: PositiveInt  # rows per step of progress
+
+    @property
+    def steps(self) -> int:
+        return sum(-(-phase.rows // self.block) for phase in self.phases)
 
 
 class Parameters(BaseModel):
@@ -96,10 +118,9 @@ class Parameters(BaseModel):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
-    shape, X2 = require_rowwise_margin(NAME, spec), require_row_bound(NAME, facts)
-    p, goal = problem(spec, facts), target(spec, facts)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
+    p, goal, shape = problem(spec, facts), target(spec, facts), scalar(spec.loss)
+    X2 = p.X2
     require_lipschitz(NAME, p)
     n, d, L0, L = p.n, p.d, p.lipschitz, p.G
     bounded = isfinite(p.W)
@@ -146,12 +167,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
     bias = L0**2 / (2 * beta) if smoothing else 0.0
     first = phases[0]
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
@@ -195,3 +212,19 @@ def _excess(schedule: PhasedSgdSchedule, W: float, G: float, v: float) -> float:
 def _paper(goal: Target, reach: float) -> float:
     """BGM algorithm 2: sigma_k = 4 L0 R eta_k/rho with rho = epsilon/(2 sqrt(log(1/delta)))."""
     return 8 * reach * sqrt(-log(goal.delta)) / goal.epsilon if goal.delta > 0 else 0.0
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Phased SGD: one pass, a noisy point per phase",
+    paper=papers.BGM,
+    algorithm="2 on 1",
+    theorem="6 and 7",
+    problem="population risk of convex losses of one margin, over an l2 ball or all of R^d",
+    cost="one noisy point per phase on disjoint rows: the price of a single release",
+    needs=Needs(sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True),
+    parameters=Parameters,
+    schedule=PhasedSgdSchedule,
+    plan=plan,
+    examples=({"loss": "hinge"},),
+)

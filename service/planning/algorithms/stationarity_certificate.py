@@ -23,21 +23,38 @@ release over all rows.
 """
 
 from math import log, sqrt
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.gradient_descent import clip_bound
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, calibrate, target
 from service.planning.losses import problem
-from service.planning.plan import CertificateSchedule, Plan, Prediction, rounded
+from service.planning.needs import ANY_SET, Needs
+from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "stationarity-certificate"
 CONFIDENCE = 0.95
 POINTS_BY_DEFAULT = 16
 _SUM_MAX = 2**62  # of a sum's entries
+
+
+class CertificateSchedule(Schedule):
+    """One noisy mean of all rows' gradients at a released model, or averaged over `points` drawn from
+    the ball of `radius` about it. `step` is that of the projected gradient."""
+
+    kind: Literal["certificate"] = "certificate"
+    points: PositiveInt
+    radius: float = Field(ge=0)
+    step: PositiveFloat
+
+    @property
+    def steps(self) -> int:
+        return 1
 
 
 class Parameters(BaseModel):
@@ -59,7 +76,7 @@ class Parameters(BaseModel):
     step: float = Field(default=1.0, ge=1e-9, le=1e9, description="Of the projected gradient.")
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d = p.n, p.d
     if spec.of is None:
@@ -93,12 +110,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             f"set parameters.points to at most {_SUM_MAX // (n * entry)}."
         )
     noise = noise_norm(lattice, d) / (n * points)
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=CertificateSchedule(points=points, radius=parameters.radius, step=parameters.step),
         lattice=lattice,
         release=lattice.release(),
@@ -118,3 +131,20 @@ def noise_norm(lattice: SumLattice, d: int) -> float:
     if lattice.noise == "gaussian":
         return lattice.noise_scale * (sqrt(d) + sqrt(-2 * log(1 - CONFIDENCE)))
     return lattice.noise_scale * sqrt(2 * d + sqrt(20 * d / (1 - CONFIDENCE)))
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="A certificate: how stationary a released model is on the data",
+    paper=papers.BGM,
+    algorithm="the measures of sections 4 and 5",
+    theorem="definition 18",
+    problem="the gradient, Frank-Wolfe gap and Goldstein stationarity of a job's model",
+    cost="one noisy sum over all rows: the price of a single release",
+    needs=Needs(sets=ANY_SET, margins="some", convexity="any", released_model=True),
+    parameters=Parameters,
+    schedule=CertificateSchedule,
+    plan=plan,
+    examples=({"loss": "logistic", "of": "job_of_the_model"},),
+    own_objective=True,
+)

@@ -32,33 +32,45 @@ slopes are clipped.
 """
 
 from math import log, sqrt
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
 from service.planning.losses import Problem, problem
-from service.planning.plan import (
-    Plan,
-    Prediction,
-    Round,
-    StochasticFrankWolfeSchedule,
-    rounded,
-)
+from service.planning.needs import Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_rowwise_margin, require_set
-from service.planning.rounds import (
+from service.planning.shared.rounds import (
     ROUNDS_MAX,
+    Round,
     carried,
     descent_bound,
     layouts,
-    require_smooth_on_bounded_rows,
+    require_slope_bound,
     slope_bounds,
 )
 from service.planning.spec import Facts, FeasibleSet, JobSpec
 
 NAME = "stochastic-frank-wolfe"
-SETS = ("lp_ball", "l2_ball")
+
+
+class StochasticFrankWolfeSchedule(Schedule):
+    """Rounds on disjoint rows, one after the other; the output is drawn from the last one's iterates.
+    Slopes are within `lipschitz` and change by at most `smoothness` times the margin; rows are within
+    `row_norm` in the norm dual to the set's."""
+
+    kind: Literal["stochastic_frank_wolfe"] = "stochastic_frank_wolfe"
+    rounds: tuple[Round, ...] = Field(min_length=1)
+    lipschitz: PositiveFloat
+    smoothness: PositiveFloat
+    row_norm: PositiveFloat
+
+    @property
+    def steps(self) -> int:
+        return sum(one.steps for one in self.rounds)
 
 
 class Parameters(BaseModel):
@@ -71,11 +83,9 @@ class Parameters(BaseModel):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
-    require_rowwise_margin(NAME, spec)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    require_smooth_on_bounded_rows(NAME, spec, facts, p)
+    require_slope_bound(NAME, spec, p)
     Xq = row_norm(facts, exponent(spec.set))
     lattice = calibrate(goal, facts, p, p.lipschitz, times=1)
     candidates = [
@@ -86,12 +96,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     schedule = StochasticFrankWolfeSchedule(
         rounds=layout, lipschitz=p.lipschitz, smoothness=p.smoothness, row_norm=Xq
     )
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=schedule,
         lattice=lattice,
         release=Disjoint(parts=(lattice.release(),), copies=schedule.steps),
@@ -154,3 +160,21 @@ def _paper(goal: Target, last: Round, p: Problem, feasible: FeasibleSet, Xq: flo
         return 0.0
     longer = p.d ** (1 / exponent(feasible) - 0.5) * Xq
     return float(4 * p.lipschitz * longer * sqrt(-log(goal.delta)) / (last.rows * goal.epsilon))
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Noisy stochastic Frank-Wolfe over an l_p ball, one pass",
+    paper=papers.BGM,
+    algorithm="5",
+    theorem="14",
+    problem="stationary points of smooth losses, convex or not, over an l_p ball, 1 < p <= 2",
+    cost="one noisy sum on disjoint batches: the price of a single release",
+    needs=Needs(
+        sets=("lp_ball", "l2_ball"), margins="one", smooth=True, convexity="any", bounded_rows=True
+    ),
+    parameters=Parameters,
+    schedule=StochasticFrankWolfeSchedule,
+    plan=plan,
+    examples=({"loss": "sigmoid", "set": {"kind": "lp_ball", "p": 1.5, "radius": 10.0}},),
+)
