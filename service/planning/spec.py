@@ -347,7 +347,8 @@ class JobSpec(_Public):
         default=0.0, ge=0, le=1e9, description="lambda: adds (lambda/2)||w||^2, intercept included."
     )
     regulariser: Annotated[Regulariser, BeforeValidator(_shorthand)] = Field(
-        default=NoRegulariser(), description="Besides ridge; an algorithm's card says which it takes."
+        default=NoRegulariser(),
+        description="Besides ridge; an algorithm's card says which it takes.",
     )
     of: Annotated[Released | None, BeforeValidator(_by_job)] = Field(
         default=None,

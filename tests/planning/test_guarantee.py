@@ -426,7 +426,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "phases of a single row": (
         facts(rows=1),
         spec(PHASED),
-        "at least 2 rows and the dataset has 1; gradient-descent",
+        "at least 2 rows and the dataset has 1; use an algorithm without phases",
         spec(GD),
     ),
     "phases over an l1 ball": (

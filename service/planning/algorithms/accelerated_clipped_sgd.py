@@ -1,27 +1,29 @@
 """Accelerated SGD with clipped gradients: one pass, linear time, for smooth convex losses.
 
 **Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex and
-beta-smooth; ridge may be zero. Columns and labels may be unbounded. D as in accelerated-sgd.
+beta-smooth; ridge may be zero. Columns and labels may be unbounded. D as in shared/acceleration.py.
 
 **Schedule.** LR-HT algorithm 4 with the clipped mean oracle (its algorithm 1): AC-SA as in
-accelerated-sgd, one stage of T steps, step t on its own floor(n/T) rows. With epsilon^2 = 2 rho,
-z = sqrt(2 rho) n/sqrt(d T) and C = r z^(1/k), Theorem 29 has
+shared/acceleration.py, one stage of T steps, step t on its own floor(n/T) rows. With epsilon^2 = 2
+rho, z = sqrt(2 rho) n/sqrt(d T) and C = r z^(1/k), Theorem 29 has
 
     T = min((beta D/r)^(2k/(5k-1)) (sqrt(2 rho) n/sqrt(d))^((2k-2)/(5k-1)), (beta D/r)^(1/2) n^(1/4)),
 
 at most n here, and such that the noise of one step stays below C. The damping s = sqrt(V T m)/D is
-that of accelerated-sgd (m the mean of t^2), which improves on the constant of Proposition 28, for V =
-d sigma^2 + r^2 T/n + B^2; where the clip is chosen, V is in its square and s is multiplied by it.
-Moments, and a clip that is chosen: heavy_tails.py.
+that of shared/acceleration.py (m the mean of t^2), which improves on the constant of Proposition
+28, for V = d sigma^2 + r^2 T/n + B^2; where the clip is chosen, V is in its square and s is
+multiplied by it. Moments, and a clip that is chosen: heavy_tails.py.
 
-**Formal guarantee.** Neighbours replace one record. Step t releases the sum over its batch of integer
-contributions, each of norm at most c (`lattice`), at a point that is a function of earlier releases:
-replacing a record of that batch moves the sum by at most 2c, and replacing any other leaves the
-step's distribution given the past unchanged. Batches are disjoint ranges of positions, so the run
-costs one release (and the choice of a private clip, which reads all rows, before it). The ridge is
-solved exactly in the proximal step: it has no noise and is not clipped.
+**Sensitivity.** Neighbours replace one record. Step t releases the sum over its batch of integer
+contributions, each of norm at most c (`lattice`), at a point that is a function of earlier
+releases: replacing a record of that batch moves the sum by at most 2c, and replacing any other
+leaves the step's distribution given the past unchanged.
 
-**Errata repaired.** Proposition 28 defines Gamma_t by itself; it is (1 - alpha_t) Gamma_(t-1), which
+**Proof.** Batches are disjoint ranges of positions, so the run costs one release (and the choice of
+a private clip, which reads all rows, before it). The ridge is solved exactly in the proximal step:
+it has no noise and is not clipped.
+
+**Errata.** Proposition 28 defines Gamma_t by itself; it is (1 - alpha_t) Gamma_(t-1), which
 for alpha_t = 2/(t+1) is 2/(t (t+1)), and eta_t/Gamma_t is then constant as the proof needs.
 """
 
@@ -53,8 +55,8 @@ Parameters = OnePass
 
 
 class AcceleratedClippedSgdSchedule(Schedule):
-    """AC-SA; batch t is the rows [t * batch, (t + 1) * batch). `damping` is s in accelerated_sgd's
-    plan, per unit of a chosen clip."""
+    """AC-SA; batch t is the rows [t * batch, (t + 1) * batch). `damping` is s in
+    shared/acceleration.py, per unit of a chosen clip."""
 
     kind: Literal["accelerated_clipped_sgd"] = "accelerated_clipped_sgd"
     steps: PositiveInt

@@ -13,15 +13,16 @@ variance to that of the noise, and of the T whose bound, at the noise calibrated
 tenth of the smallest the one is taken that needs the least time; but one up to 512 where its bound is
 within 2.5 times the smallest. Where B = n nothing is drawn.
 
-**Formal guarantee.** Neighbours replace one record. Step t draws B of n positions uniformly without
+**Sensitivity.** Neighbours replace one record. Step t draws B of n positions uniformly without
 replacement, fresh and secret, independent of the data, and releases the sum over them of integer
-contributions, each of norm at most c (`lattice`), plus noise. Given the batch and the past, replacing
-a record of the batch moves the sum by at most 2c, and replacing another moves nothing. That is
-`SampledGaussian` of sensitivity 2c (`Subsample`, for Laplace). T of them compose adaptively, since
-the point of evaluation is a function of earlier releases: the cost is T times one. Everything else
-is post-processing.
+contributions, each of norm at most c (`lattice`), plus noise. Given the batch and the past,
+replacing a record of the batch moves the sum by at most 2c, and replacing another moves nothing.
+That is `SampledGaussian` of sensitivity 2c (`Subsample`, for Laplace).
 
-**Errata repaired.** Theorem 3.1 takes sensitivity G; under replacement it is 2G, and its constants are
+**Proof.** T of them compose adaptively, since the point of evaluation is a function of earlier
+releases: the cost is T times one. Everything else is post-processing.
+
+**Errata.** Theorem 3.1 takes sensitivity G; under replacement it is 2G, and its constants are
 replaced by the accountant. Algorithm 3 prints a = 2/(t+2), which never forgets the start, and
 proximal terms without 1/2. Algorithm 4 prints r = D/(T d^(1/4)), smaller by sqrt(d) than its proof.
 Lemma 4.10's u ||w||^2 is 2u-strongly convex.

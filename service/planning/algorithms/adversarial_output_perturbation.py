@@ -15,14 +15,15 @@ l(<w, x_i + v>, y_i) + (ridge/2) ||w||^2. LR-OP algorithm 3, for linear models:
 **Schedule.** The inner maximum is solved per record, in closed form or by iteration to machine
 precision, so what is left is projected gradient descent, then one noisy point.
 
-**Formal guarantee.** Neighbours replace one record. Every record's loss is convex in w, L-Lipschitz
+**Sensitivity.** Neighbours replace one record. Every record's loss is convex in w, L-Lipschitz
 and beta-smooth as below, so a replaced record changes the mean gradient by at most 2L/n and the
 sensitivity of descent in shared/minimiser.py applies.
 
-*Bounded.* A convex non-decreasing function of a convex function is convex. Let K bound the gradient
-of N: 1 for l2, sqrt(d) for l1. The inner function t = a_i + r N has a gradient of norm at most X2 +
-r K and a Hessian of at most X2^2/c (even losses) + r/c. With psi' <= L0 and psi'' <= curvature, L =
-L0 (X2 + r K) and beta = curvature (X2 + r K)^2 + L0 (X2^2/c + r/c). The absolute loss has psi'' = 0.
+**Proof.** *Bounded.* A convex non-decreasing function of a convex function is convex. Let K bound
+the gradient of N: 1 for l2, sqrt(d) for l1. The inner function t = a_i + r N has a gradient of norm
+at most X2 + r K and a Hessian of at most X2^2/c (even losses) + r/c. With psi' <= L0 and psi'' <=
+curvature, L = L0 (X2 + r K) and beta = curvature (X2 + r K)^2 + L0 (X2^2/c + r/c). The absolute
+loss has psi'' = 0.
 
 *Penalised.* A maximum of convex functions is convex. The worst v is s w/penalty with s = l'(z) at z
 = m + (||w||^2/penalty) l'(z), a contraction in z by at most 1/4, so 40 iterations reach the fixed
@@ -36,7 +37,7 @@ residual losses L0 = curvature (W X2 + 1 + L0/(4 curvature)), clamped there.
 Rounding as in minimiser.py, with the error of t, or of z (4/3 of its equation's), in place of a
 margin's, and X2 + r K, or X2 + 2 L0 W/penalty, in place of X2.
 
-**Errata repaired.** Algorithm 3 prints 2 alpha/mu for 2 sqrt(2 alpha/mu) and takes a saddle point
+**Errata.** Algorithm 3 prints 2 alpha/mu for 2 sqrt(2 alpha/mu) and takes a saddle point
 that is accurate in expectation; here no accuracy enters. Its Assumption 2, concave in v, fails for
 every bounded adversary of a convex loss; the closed form needs no such assumption."""
 

@@ -11,13 +11,15 @@ C = r z^(1/k), z = sqrt(2 rho) n/sqrt(d T); here T is at most n/2 - 1 and such t
 step stays below C, if n allows any; and n/batch, where `batch` is asked for. Moments, and a clip that
 is chosen: heavy_tails.py.
 
-**Formal guarantee.** Neighbours replace one record. Step t releases the sum over its batch of integer
+**Sensitivity.** Neighbours replace one record. Step t releases the sum over its batch of integer
 contributions, each of norm at most c (`lattice`): replacing a record of that batch moves the sum by
-at most 2c, and replacing any other leaves the step's distribution given the past unchanged. Batches
-are disjoint ranges of positions, so the run costs one release (and the choice of a private clip,
-which reads all rows, before it). The regulariser is never clipped: it is a function of w alone.
+at most 2c, and replacing any other leaves the step's distribution given the past unchanged.
 
-**Errata repaired.** The listing runs T + 1 steps on n/T rows each, more rows than there are; here
+**Proof.** Batches are disjoint ranges of positions, so the run costs one release (and the choice of
+a private clip, which reads all rows, before it). The regulariser is never clipped: it is a function
+of w alone.
+
+**Errata.** The listing runs T + 1 steps on n/T rows each, more rows than there are; here
 n/(T+1). Rows left over by the division are not used.
 """
 
@@ -27,7 +29,6 @@ from typing import Literal
 
 from pydantic import PositiveInt
 
-from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
@@ -63,11 +64,6 @@ class ClippedSgdSchedule(Schedule):
 def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, rho = p.n, p.d, goal.rho
-    if spec.ridge < RIDGE_MIN:
-        raise PlanRefused(
-            f"{NAME} needs strong convexity: set ridge to at least {RIDGE_MIN} (for example 0.01), "
-            "or use gradient-descent, which does not need it."
-        )
     known = tails(NAME, parameters, p, facts)
     mu, beta = spec.ridge, p.beta + spec.ridge
     D = 2 * min(p.W, known.r / mu)  # no minimiser lies further out

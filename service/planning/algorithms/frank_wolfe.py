@@ -14,7 +14,7 @@ sqrt(T/4.5)/A (a loss that is smoother stays itself). Then T = 3 n sqrt(rho)/log
 n sqrt(2 rho)/(L0 log J), or T^2 = 1.125 beta A n epsilon/(L0 log J), if that is less. By default T
 is at most 2000: a step is a pass over all rows, and the error falls like its square root.
 
-**Formal guarantee.** Neighbours replace one record. A step's scores are functions of s = sum of q
+**Sensitivity.** Neighbours replace one record. A step's scores are functions of s = sum of q
 x, |q| <= Q integers, x stored rows, and of w, itself a function of earlier choices. Replacing a
 record moves s by q x - q' x', hence the difference of two vertices' scores, <v - v', s>, by at most
 2 Q max |<v - v', x>| over *pairs* of vertices and rows:
@@ -30,11 +30,12 @@ record moves s by q x - q' x', hence the difference of two vertices' scores, <v 
   errs by at most 1/2 + 2 (d + 1) u n R. Four such errors, two scores in two worlds, add 2 + 8 (d +
   1) u n R.
 
-The ridge adds n ridge <v, w> in the same units, rounded by itself: a public integer, the same for
-neighbours. A choice with probability proportional to exp(-score/scale) has a privacy loss of range
-e = sensitivity/scale, so it is e-DP and costs e^2/8; T choices on the same rows compose adaptively.
+**Proof.** The ridge adds n ridge <v, w> in the same units, rounded by itself: a public integer, the
+same for neighbours. A choice with probability proportional to exp(-score/scale) has a privacy loss
+of range e = sensitivity/scale, so it is e-DP and costs e^2/8; T choices on the same rows compose
+adaptively.
 
-**Errata repaired.** Algorithm 3 takes the scores' sensitivity from a vertex norm of at most D and
+**Errata.** Algorithm 3 takes the scores' sensitivity from a vertex norm of at most D and
 the gradient's from one record: here vertex *pairs*, and the 2 of replacement. Its approximate
 oracle is replaced by closed forms. Report-noisy-max costs e^2/2, the exponential mechanism e^2/8.
 It loops T times but outputs w_T, wasting a choice; here the last one counts.

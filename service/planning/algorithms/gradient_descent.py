@@ -17,14 +17,16 @@ over the clip, and B is n halved up to five times, but not below 1000 nor to whe
 the noise of that of all rows: with as many weights as a network has, the draw adds little to it. The
 output is the mean of the last tenth of the iterates.
 
-**Formal guarantee.** Neighbours replace one record. Step t releases s = sum of integer
-contributions, each of norm at most c (`lattice`), so replacing one record moves s by at most 2c; w_t
-is a function of earlier releases, so given those both neighbours evaluate the same function. Where
-B < n, s is over B positions drawn uniformly without replacement, fresh and secret, which is
-`SampledGaussian` of that sensitivity (`Subsample`, for Laplace). T such releases compose adaptively:
-the cost is T times one. The regulariser, the step and the average are post-processing.
+**Sensitivity.** Neighbours replace one record. Step t releases s = sum of integer contributions,
+each of norm at most c (`lattice`), so replacing one record moves s by at most 2c; w_t is a function
+of earlier releases, so given those both neighbours evaluate the same function. Where B < n, s is
+over B positions drawn uniformly without replacement, fresh and secret, which is `SampledGaussian`
+of that sensitivity (`Subsample`, for Laplace).
 
-**Errata repaired.** KLL Theorem 3.1 takes sensitivity G; under replacement it is 2G.
+**Proof.** T such releases compose adaptively: the cost is T times one. The regulariser, the step
+and the average are post-processing.
+
+**Errata.** KLL Theorem 3.1 takes sensitivity G; under replacement it is 2G.
 """
 
 from dataclasses import replace

@@ -1,8 +1,9 @@
 """Localized noisy clipped subgradients: convex losses that need not be smooth, heavy tails.
 
-**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows drawn
-independently from a population; ridge may be zero. Columns and labels may be unbounded. D as in
-accelerated-sgd. `moment_bound` is here the bound r on the moment 2k of the gradients' length.
+**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows
+drawn independently from a population; ridge may be zero. Columns and labels may be unbounded. D as
+in shared/acceleration.py. `moment_bound` is here the bound r on the moment 2k of the gradients'
+length.
 
 **Schedule.** LR-HT algorithm 3 on 2: phases on disjoint ranges of rows, n_i = n/2^i of them. With
 lambda_i = lambda (4 * 2^p)^(i-1), phase i minimises the mean loss of its rows plus
@@ -27,15 +28,17 @@ With ridge = mu > 0 all this is done in M = log2 log2 n rounds on disjoint rows,
 the last (Theorem 18), from where the last round ended; round j + 1 starts within
 sqrt(2 Delta_j/mu) of the minimiser, Delta_j the theorem's excess risk of round j.
 
-**Formal guarantee.** Neighbours replace one record. Phase i releases T_i times the noisy sum over its
-own rows (or over a fresh secret batch of them) of integer contributions, each of norm at most c_i (its
-own lattice): replacing one of them moves a sum by at most 2 c_i, and replacing any other leaves the
-phase's distribution given the past unchanged, as its centre, start and steps are functions of earlier
-releases. T_i of them on the same rows compose adaptively, phases are on disjoint ranges of positions:
-the run costs its dearest phase (and the choice of a private clip, which reads all rows, before it).
-Every phase is calibrated to the whole budget. Pull and ridge are never clipped.
+**Sensitivity.** Neighbours replace one record. Phase i releases T_i times the noisy sum over its
+own rows (or over a fresh secret batch of them) of integer contributions, each of norm at most c_i
+(its own lattice): replacing one of them moves a sum by at most 2 c_i, and replacing any other
+leaves the phase's distribution given the past unchanged, as its centre, start and steps are
+functions of earlier releases.
 
-**Errata repaired.** "N_j = 2 N_(j+1)" in the proof of Theorem 18 is N_(j+1) = 2 N_j, as its definition
+**Proof.** T_i of them on the same rows compose adaptively, phases are on disjoint ranges of
+positions: the run costs its most expensive phase (and the choice of a private clip, which reads all
+rows, before it). Every phase is calibrated to the whole budget. Pull and ridge are never clipped.
+
+**Errata.** "N_j = 2 N_(j+1)" in the proof of Theorem 18 is N_(j+1) = 2 N_j, as its definition
 says. T_i as printed, 1/(lambda_i eta_i) log(...), leaves the square root of what exp(-lambda_i eta_i
 T_i/2) should; it needs the 2. Phases are half-open ranges.
 """

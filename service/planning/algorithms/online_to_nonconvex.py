@@ -36,15 +36,17 @@ sensitivity. T, N and M are the powers of two for which the bound is smallest, T
 pass. Over many passes the theorem's T grows like n^2; by default it is at most 2^9, for time. Of
 bounds within 5 % the one with the fewest steps is taken.
 
-**Formal guarantee.** Neighbours replace one record. One pass: each row position enters one sum of one
+**Sensitivity.** Neighbours replace one record. One pass: each row position enters one sum of one
 period, as an integer vector of norm at most c_1 (first of a period) or c_2 (`lattice`,
 `schedule.later`): replacing it moves that sum by 2 c_1 or 2 c_2 at most, whatever the points of
-evaluation and the directions, which are functions of earlier releases and of draws that depend on no
-data. `Prefixes` says what a period then costs; periods read disjoint rows and cost what one does. Many
-passes: T sums over the same rows, T/N of sensitivity 2 c_1 and the others 2 c_2; costs add. Steps,
-ridge and the drawn block are post-processing.
+evaluation and the directions, which are functions of earlier releases and of draws that depend on
+no data.
 
-**Errata repaired.** Lemmas 3.4 and 6.3 take L/B1 for the first sum and hide constants in the others;
+**Proof.** `Prefixes` says what a period then costs; periods read disjoint rows and cost what one
+does. Many passes: T sums over the same rows, T/N of sensitivity 2 c_1 and the others 2 c_2; costs
+add. Steps, ridge and the drawn block are post-processing.
+
+**Errata.** Lemmas 3.4 and 6.3 take L/B1 for the first sum and hide constants in the others;
 under replacement it is 2 C1/B1, and clipping makes both certain, so that no failure probability is
 added to delta. TREE(t mod N) and the missing nodes: prefixes.py. The listings draw from the sphere and
 the ball alternately; zero order needs the sphere and first order the ball. With common directions at

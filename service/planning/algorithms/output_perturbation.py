@@ -18,15 +18,17 @@ All but the last need a smooth loss: a corner is replaced by its Moreau envelope
 L^2/(2 beta) is a quarter of what the noise costs, or more where the steps would not suffice. With
 ridge = 0, lambda balances its bias lambda W^2/2 against the noise: L E||z||, or (beta/2) E||z||^2.
 
-**Formal guarantee.** Neighbours replace one record. The released point is a function of all rows whose
-l2 distance between neighbours is at most S = exact + accuracy + rounding part of the schedule, proved
-in minimiser.py from: convexity and smoothness of every record's loss (its slope is a monotone function
-of the margin of Lipschitz constant `curvature`, clamped to [-L0, L0], and rows have norm at most X2),
-so L = L0 X2, beta = curvature X2^2, and a replaced record changes the mean gradient by 2L/n. Rounding
-to the lattice adds `slack_units`. One Gaussian release of l2 sensitivity S, or for delta = 0 Laplace
-noise in every coordinate for l1 sensitivity sqrt(d) S. The projection is post-processing.
+**Sensitivity.** Neighbours replace one record. The released point is a function of all rows whose
+l2 distance between neighbours is at most S = exact + accuracy + rounding part of the schedule.
 
-**Errata repaired.** Algorithm 2 prints a factor 2 in the exponent (noise too small by sqrt 2) and
+**Proof.** In shared/minimiser.py, from: convexity and smoothness of every record's loss (its slope
+is a monotone function of the margin of Lipschitz constant `curvature`, clamped to [-L0, L0], and
+rows have norm at most X2), so L = L0 X2, beta = curvature X2^2, and a replaced record changes the
+mean gradient by 2L/n. Rounding to the lattice adds `slack_units`. One Gaussian release of l2
+sensitivity S, or for delta = 0 Laplace noise in every coordinate for l1 sensitivity sqrt(d) S. The
+projection is post-processing.
+
+**Errata.** Algorithm 2 prints a factor 2 in the exponent (noise too small by sqrt 2) and
 sqrt(2 epsilon/lambda) for sqrt(2 alpha/lambda). Its sensitivity 2 (L + lambda R)/(lambda n) is
 loose: the regulariser cancels. Theorems 3.1 to 3.4 use solvers whose accuracy holds in expectation
 only, which bounds no sensitivity; every bound here holds for each data set. Theorem 2.2b has an

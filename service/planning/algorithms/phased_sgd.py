@@ -21,16 +21,17 @@ Over all of R^d (Theorem 7) 10 stands in for W, and v counts only the `rank` dim
 span. The ball is then a public one that no run leaves but by its noise: steps add up to eta L0 X2
 n/7 at most, and the noise of all phases to (2/3) sqrt(v) eta L0 X2, of which sixteen times fit.
 
-**Formal guarantee.** Neighbours replace one record, which is in one phase; earlier phases are the
-same, later ones are functions of what this one releases. So the run costs one release, if each
-phase's mean moves by at most its S_k. Given the start, the runs are the same up to the step t of
-the exchanged record, where the data's gradients differ by at most 2 L0 X2 (slopes are clamped to
-[-L0, L0], the ridge's term is the same), so the iterates by 2 eta L0 X2. Every later step is the
-same map in both, w -> P(w - eta (c(<w, x>) x + ridge w)), c non-decreasing of Lipschitz constant b.
-For two points its argument differs by (I - eta (h x x^T + ridge I)) times theirs, for some 0 <= h
-<= b: eigenvalues within [-1, 1], as eta_1 (b X2^2 + ridge) <= 2, which the plan sees to by
-shrinking eta. P brings no two points apart either. So T - t + 1 of T iterates differ by at most 2
-eta L0 X2, and their mean by no more.
+**Sensitivity.** Neighbours replace one record, which is in one phase; earlier phases are the same,
+later ones are functions of what this one releases. So the run costs one release, if each phase's
+mean moves by at most its S_k.
+
+**Proof.** Given the start, the runs are the same up to the step t of the exchanged record, where
+the data's gradients differ by at most 2 L0 X2 (slopes are clamped to [-L0, L0], the ridge's term is
+the same), so the iterates by 2 eta L0 X2. Every later step is the same map in both, w -> P(w - eta
+(c(<w, x>) x + ridge w)), c non-decreasing of Lipschitz constant b. For two points its argument
+differs by (I - eta (h x x^T + ridge I)) times theirs, for some 0 <= h <= b: eigenvalues within [-1,
+1], as eta_1 (b X2^2 + ridge) <= 2, which the plan sees to by shrinking eta. P brings no two points
+apart either. So T - t + 1 of T iterates differ by at most 2 eta L0 X2, and their mean by no more.
 
 *Rounding.* Let e bound the l2 error of a computed step against the exact map. From step t on each
 run errs by e per step, so iterate i differs by 2 eta L0 X2 + 2 (i - t + 1) e, and the mean by 2 eta
@@ -49,7 +50,7 @@ runs, which 2 u W more in e pays for, if T + 2 stands for T + 1. Doubled for all
 S is never taken above the ball's diameter nor below what the lattice can resolve (`finest`): the
 last phases have steps far below the noise that anyone would notice.
 
-**Errata repaired.** The ranges z_s..z_{s+T_k} share a row between phases, which would cost two
+**Errata.** The ranges z_s..z_{s+T_k} share a row between phases, which would cost two
 releases. The oracle of algorithm 1 is approximate and so not non-expansive; as printed it does not
 find the proximal point either (no beta/2, the bracket moves to the wrong side); closed forms
 replace it. Its noise 4 L0 R eta comes from a proof with 3 L0 R, and the envelope is L0-Lipschitz,
@@ -126,7 +127,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     bounded = isfinite(p.W)
     if n < 2:
         raise PlanRefused(
-            f"{NAME} needs at least 2 rows and the dataset has 1; gradient-descent runs on it."
+            f"{NAME} needs at least 2 rows and the dataset has 1; use an algorithm without phases."
         )
     if p.W < _RADIUS_MIN or not _RADIUS_MIN <= X2 <= _NORM_MAX:
         raise PlanRefused(

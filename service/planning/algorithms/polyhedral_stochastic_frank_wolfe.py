@@ -15,7 +15,7 @@ scale log J for each choice. The number of rounds is the one with the least sum 
 balances the same terms by R = (2/3) log2(n epsilon/...), and both give (n epsilon)^(-1/3) up to
 logarithms.
 
-**Formal guarantee.** Neighbours replace one record, which is in batch k of one round, by its
+**Sensitivity.** Neighbours replace one record, which is in batch k of one round, by its
 position. Given the choices so far both worlds have the same w_k and w_(k-1). Batch k enters by h_k,
 the sum of q x over its rows, q integers within Q, x stored rows; replacing a record moves <v - v',
 h_k> by at most 2 Q P, P the largest |<v - v', x>| over *pairs* of vertices and rows (in units of
@@ -26,19 +26,19 @@ vertices and features):
   rounded to the nearest. P is computed from these integers: the least of ||v - v'||_1 linf and ||v
   - v'||_2 l2, the largest over pairs, or twice the largest distance from the middle.
 
-d_t = (kept_t d_(t-1) + gains_t h_t)/2^32 is linear in the h_k, with integer coefficients near 1 -
-a_t and (C_t/L0)(b_0/b_t). So a record of batch k moves the difference of two scores by at most S_k
-= 2 Q P gains_k/2^32 in choice k, by the product of kept_j/2^32, j = k+1..t, times that in choice t
-> k, and by nothing before: what `Recursive` prices, the worst k charged. d_t is kept with 128
-binary places, in integers without bounds; each step rounds the last place, so that a score, rounded
-to an integer in the end, errs by less than 0.51. Four such errors, two scores in two worlds, move
-an integer by at most 3: `slack`. The ridge's part of a score is a public integer. The scales of a
-round grow with what a record of the batch moves, as S_k times the root of the sum over t of the
-squared products, which charges all k nearly alike (delta = 0: without squares), and are the least
-that fit. Rounds read disjoint rows, each from where the last one ended: the job costs what its
-dearest round does.
+**Proof.** d_t = (kept_t d_(t-1) + gains_t h_t)/2^32 is linear in the h_k, with integer coefficients
+near 1 - a_t and (C_t/L0)(b_0/b_t). So a record of batch k moves the difference of two scores by at
+most S_k = 2 Q P gains_k/2^32 in choice k, by the product of kept_j/2^32, j = k+1..t, times that in
+choice t > k, and by nothing before: what `Recursive` prices, the worst k charged. d_t is kept with
+128 binary places, in integers without bounds; each step rounds the last place, so that a score,
+rounded to an integer in the end, errs by less than 0.51. Four such errors, two scores in two
+worlds, move an integer by at most 3: `slack`. The ridge's part of a score is a public integer. The
+scales of a round grow with what a record of the batch moves, as S_k times the root of the sum over
+t of the squared products, which charges all k nearly alike (delta = 0: without squares), and are
+the least that fit. Rounds read disjoint rows, each from where the last one ended: the job costs
+what its most expensive round does.
 
-**Errata repaired.** Algorithm 4 takes a batch's sensitivity as L0/b and the score's from a vertex
+**Errata.** Algorithm 4 takes a batch's sensitivity as L0/b and the score's from a vertex
 norm of at most D: here the 2 of replacement, and vertex pairs. It bounds the change of a gradient
 by the size of the step to come; w_t - w_(t-1) is as long as the step before it, a_(t-1) > a_t. Its
 advanced composition lacks a factor sqrt(2), and charges every step as the worst: here the sum that

@@ -17,13 +17,14 @@ A set is part of h, and an elastic net's square part of the gradient. Over an l2
 that of h followed by the projection, as the ball's multiplier only shrinks what a norm has shrunk
 already: (1 + nu) w = prox(z). Over a box the same holds where h is a sum over entries.
 
-**Formal guarantee.** Neighbours replace one record. Step t releases the sum over its batch of integer
+**Sensitivity.** Neighbours replace one record. Step t releases the sum over its batch of integer
 contributions, each of norm at most c (`lattice`): replacing a record of that batch moves the sum by
-at most 2c, and replacing any other leaves the step's distribution given the past unchanged. Batches
-are disjoint ranges of positions, so the run costs one release (and the choice of a private clip,
-which reads all rows, before it). The proximal operator acts on what was released.
+at most 2c, and replacing any other leaves the step's distribution given the past unchanged.
 
-**Errata repaired.** Theorem 35 claims epsilon/2-zCDP; its proof gives epsilon^2/2.
+**Proof.** Batches are disjoint ranges of positions, so the run costs one release (and the choice of
+a private clip, which reads all rows, before it). The proximal operator acts on what was released.
+
+**Errata.** Theorem 35 claims epsilon/2-zCDP; its proof gives epsilon^2/2.
 """
 
 from math import ceil, log, sqrt

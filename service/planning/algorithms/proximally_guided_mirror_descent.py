@@ -35,15 +35,16 @@ theorem's R up to its constant. T is m, or (1 + t_0) sqrt(m) where l is smooth, 
 1000 (`steps` asks for more) and less where noise dominates: N/T no longer falls with T for Gaussian
 noise, and grows for Laplace noise. Theorem 20's measure is max(1, beta D) times the root.
 
-**Formal guarantee.** Neighbours replace one record, which is in one round. That round releases T
-times the noisy sum over its rows of integer contributions of l2 norm (l1 for Laplace noise) at most
-c (`lattice`): replacing one moves a sum by at most 2c. Points, centres and steps are functions of
-earlier releases, of the Plan and of draws that do not look at data, so T releases compose
-adaptively, and rounds on disjoint ranges of positions cost what one does. The noise is calibrated
-to the enforced l2 norm of rows, never above the paper's d^(1/p - 1/2) times the bound in l_q. No
-privacy rests on omega, `pull` or accuracy.
+**Sensitivity.** Neighbours replace one record, which is in one round. That round releases T times
+the noisy sum over its rows of integer contributions of l2 norm (l1 for Laplace noise) at most c
+(`lattice`): replacing one moves a sum by at most 2c.
 
-**Errata repaired.** Theorem 19 is for L0-Lipschitz losses, but F_r is L0 + beta D Lipschitz; here
+**Proof.** Points, centres and steps are functions of earlier releases, of the Plan and of draws
+that do not look at data, so T releases compose adaptively, and rounds on disjoint ranges of
+positions cost what one does. The noise is calibrated to the enforced l2 norm of rows, never above
+the paper's d^(1/p - 1/2) times the bound in l_q. No privacy rests on omega, `pull` or accuracy.
+
+**Errata.** Theorem 19 is for L0-Lipschitz losses, but F_r is L0 + beta D Lipschitz; here
 beta h is no part of what is sampled, clipped or noised. At d = 1 kappa = log d is 0, and so would
 be beta. R is rounded down, to 0 for small n. Its proof needs F_r's excess risk, for which the
 solver must localize again; distances suffice, and for them plain descent does.
@@ -147,11 +148,6 @@ def geometry(spec: JobSpec, facts: Facts, p: Problem, bound: float) -> Geometry:
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d = p.n, p.d
-    if not isfinite(p.weak_convexity):
-        raise PlanRefused(
-            f"{NAME} needs a weakly convex loss, and {spec.loss.kind} has a corner that points up; "
-            "use sigmoid for ramp or welsch for trimmed, or online-to-nonconvex, which takes it."
-        )
     bound = clip_bound(parameters, p, facts)
     shape = geometry(spec, facts, p, bound)
     D, L, kappa = shape.D, shape.L, shape.kappa

@@ -16,7 +16,7 @@ b, whose squares have variance 20 b^4, b sqrt(2 d + 20 sqrt(d)) by Chebyshev's i
 makes lengths too large on average, so a small number is trustworthy and a large one may be noise.
 Gradients are clipped as the lattice says: beyond the loss's own bound that changes nothing.
 
-**Formal guarantee.** Neighbours replace one record. w is public: it was released and paid for
+**Sensitivity.** Neighbours replace one record. w is public: it was released and paid for
 before, and the Plan names it by its digest. A record adds at each of K points an integer vector of
 norm at most c (`lattice`), K c together, so replacing it moves the sum by at most 2 K c. One
 release over all rows.
@@ -79,15 +79,6 @@ class Parameters(BaseModel):
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d = p.n, p.d
-    if spec.of is None:
-        raise PlanRefused(
-            f'{NAME} is about a model: set "of" to the id of a job on this dataset that has one.'
-        )
-    if not p.rowwise:
-        raise PlanRefused(
-            f"{NAME} is for models with coefficients, which {spec.loss.kind} has not; use a loss of "
-            "margins, for example huber or softmax."
-        )
     if parameters.points is not None and parameters.radius == 0:
         raise PlanRefused(
             "parameters.points are drawn from a ball about the model; set parameters.radius above 0 "

@@ -14,17 +14,19 @@ carries of the noise: d^(1/q) min(sqrt(q), sqrt(2 log 2d)) standard deviations. 
 is the one with the least sum; Theorem 14 balances the same terms, for n^(-1/3) + (sqrt(d)/(n
 epsilon))^(2/5) up to logarithms.
 
-**Formal guarantee.** Neighbours replace one record, which is in one batch, by its position. That
-batch releases a sum of q x, q integers within Q, x stored rows of enforced norm: replacing the
-record moves it by at most 2 Q ||x||_2 (l1: 2 Q ||x||_1), whatever a unit of q is worth. It is worth
-C_t/Q with C_t = (1 - a) min(L1 M, 2 L0) + a L0, where M = min(||w_t - w_(t-1)||_p Xq, ||w_t -
-w_(t-1)||_2 X2) is a function of earlier releases: so the noise, fixed in lattice units (`lattice`
-states them for C = L0), shrinks with the step actually made, and for w_t = w_(t-1) only the part a
-g_t is left. In gradients, the mean moves by at most (2/b_t) C_t X2. Everything after the noise is
-post-processing, batches are disjoint: the job costs one release. Bounding ||.||_2 by d^(1/p-1/2)
-||.||_q, as the paper does, would give d^(1/p-1/2) Xq >= X2.
+**Sensitivity.** Neighbours replace one record, which is in one batch, by its position. That batch
+releases a sum of q x, q integers within Q, x stored rows of enforced norm: replacing the record
+moves it by at most 2 Q ||x||_2 (l1: 2 Q ||x||_1), whatever a unit of q is worth. It is worth C_t/Q
+with C_t = (1 - a) min(L1 M, 2 L0) + a L0, where M = min(||w_t - w_(t-1)||_p Xq, ||w_t - w_(t-1)||_2
+X2) is a function of earlier releases: so the noise, fixed in lattice units (`lattice` states them
+for C = L0), shrinks with the step actually made, and for w_t = w_(t-1) only the part a g_t is left.
+In gradients, the mean moves by at most (2/b_t) C_t X2.
 
-**Errata repaired.** Algorithm 5 adds noise for L0/b where replacement moves a mean by 2 L0/b, and
+**Proof.** Everything after the noise is post-processing, batches are disjoint: the job costs one
+release. Bounding ||.||_2 by d^(1/p-1/2) ||.||_q, as the paper does, would give d^(1/p-1/2) Xq >=
+X2.
+
+**Errata.** Algorithm 5 adds noise for L0/b where replacement moves a mean by 2 L0/b, and
 for a change of a gradient by the size of the step to come, where it is as long as the step before.
 Its proof omits the factor t + 1 of the batch's size, and releases D_t and g_t of the same batch
 with the whole epsilon each: here they are one release. The smoothness of the loss is not trusted:

@@ -7,18 +7,21 @@ tilt falls to 0 this is the mean loss, as it grows the largest one. LR-OP, secti
 **Schedule.** Projected gradient descent, then one noisy point. A corner of
 the loss is replaced by its Moreau envelope, which changes the objective by as little as every loss.
 
-**Formal guarantee.** Neighbours replace one record. Let a <= l_i <= A over the ball and all rows,
-and C = exp(tilt (A - a)). The gradient is sum p_i grad l_i with p_i proportional to exp(tilt l_i).
-Let g be the mean of the other gradients under the others' weights; with the record i the gradient is
-g + p_i (grad l_i - g). So an exchange that takes p, h to p', h' changes it by ||p h - p' h' - (p -
-p') g|| <= L (p + p' + |p - p'|) = 2 L max(p, p'), and no weight exceeds C/(C + n - 1): `change` = 2
-L C/(C + n - 1), never more than 2L. The Hessian is the p-mean of the losses' plus tilt times the
-p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, and the
-sensitivity of descent in shared/minimiser.py applies. Rounding: a loss errs by L0 times
-its margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A - a) in the
-exponents and 8u per rescaling; and weights count twice, above and below the fraction.
+**Sensitivity.** Neighbours replace one record. Let a <= l_i <= A over the ball and all rows, and C
+= exp(tilt (A - a)). A replaced record changes the gradient by at most 2 L C/(C + n - 1), and so the
+minimiser by that over the strong convexity.
 
-**Errata repaired.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
+**Proof.** The gradient is sum p_i grad l_i with p_i proportional to exp(tilt l_i). Let g be the
+mean of the other gradients under the others' weights; with the record i the gradient is g + p_i
+(grad l_i - g). So an exchange that takes p, h to p', h' changes it by ||p h - p' h' - (p - p') g||
+<= L (p + p' + |p - p'|) = 2 L max(p, p'), and no weight exceeds C/(C + n - 1): `change` = 2 L C/(C
++ n - 1), never more than 2L. The Hessian is the p-mean of the losses' plus tilt times the
+p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, and the
+sensitivity of descent in shared/minimiser.py applies. Rounding: a loss errs by L0 times its
+margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A - a) in the exponents
+and 8u per rescaling; and weights count twice, above and below the fraction.
+
+**Errata.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
 a subgradient method accurate in expectation; here it is C/(C + n - 1), and no accuracy enters. They
 ask that every loss be strongly convex, which would put the regulariser into l and its size into A;
 here it stands outside the logarithm."""
@@ -133,8 +136,8 @@ def largest_share(exponent: float, n: int) -> float:
 
 def _useful_tilt(share: float, n: int, spread: float) -> float:
     """The tilt at which the largest share is this, a little below."""
-    room = share * (n - 1) / max(1e-300, 1 - share)
-    return 0.99 * log(max(1.0, room)) / spread
+    odds = share * (n - 1) / max(1e-300, 1 - share)
+    return 0.99 * log(max(1.0, odds)) / spread
 
 
 ALGORITHM = Algorithm(
