@@ -1,6 +1,6 @@
 """One guarantee for every algorithm: what is planned, priced and claimed is one thing.
 
-A new algorithm needs one row in `cases.ROWS` and nothing here."""
+A new algorithm needs nothing here: its example is taken, or what `cases.JOBS` has in its place."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from service.errors import PlanRefused
 from service.planning.assemble import CalibrationError, assemble
-from service.planning.catalog import CATALOG, plan
+from service.planning.catalog import CATALOG, alternatives, plan
 from service.planning.conversion import UNITS, budget_units
 from service.planning.lattice import SCALE_MAX, ScoreLattice, SumLattice
 from service.planning.plan import Plan
@@ -26,7 +26,7 @@ from service.planning.price import (
 )
 from service.planning.releases import Gaussian, Pure, SampledGaussian
 from service.planning.spec import Facts
-from tests.planning.cases import ROWS, facts, planned, spec
+from tests.planning.cases import JOBS, ROWS, SUMS, facts, planned, spec
 
 ACCOUNTS = {  # (the account's delta, the job's delta or None for the account's)
     "renyi": (1e-6, None),
@@ -43,7 +43,6 @@ CASES = [
     for account in ACCOUNTS
     for storage in ROWS[algorithm].storages
     for rows, columns in SIZES
-    if rows >= ROWS[algorithm].rows_min
     for epsilon in EPSILONS
 ]
 
@@ -55,8 +54,8 @@ def plan_of(case) -> Plan:
     return planned(algorithm, about, epsilon, job_delta)
 
 
-def test_every_algorithm_has_its_row():
-    assert set(ROWS) == set(CATALOG)
+def test_tests_ask_jobs_of_algorithms_that_there_are():
+    assert set(JOBS) | SUMS <= set(CATALOG)
 
 
 def test_the_catalog_says_which_algorithms_take_networks():
@@ -626,6 +625,36 @@ def test_a_refusal_says_what_would_work(about, refused, says, works):
         plan(refused, about)
     assert says in caught.value.detail
     assert plan(works, about).guarantee.epsilon == works.privacy.epsilon
+
+
+@pytest.mark.parametrize(
+    "about", [facts(), UNBOUNDED, FREE], ids=["bounded", "unbounded rows", "unbounded label"]
+)
+@pytest.mark.parametrize("algorithm", CATALOG)
+def test_what_a_refusal_offers_in_its_place_takes_the_job(algorithm, about):
+    """Every algorithm on every other one's job: it takes it, or names all that do, and those do."""
+    for other, row in ROWS.items():
+        job = {"parameters": {}, "regulariser": "none", "ridge": 0.1, **row.job}
+        if about.label == "unbounded":
+            job["loss"] = "huber"
+        job = job | ({} if other == algorithm else {"parameters": {}})
+        try:
+            plan(spec(algorithm, **job), about)
+        except PlanRefused as refusal:
+            if CATALOG[algorithm].takes(spec(algorithm, **job), about):
+                continue  # refused for a number
+            fitting = alternatives(spec(algorithm, **job), about)
+            assert algorithm not in fitting
+            for name in fitting:
+                fields = CATALOG[name].parameters.model_fields
+                given = {
+                    key: 1.0 for key in ("clip", "pull") if key in fields
+                }  # for unbounded rows
+                assert plan(spec(name, **job | {"parameters": given}), about).algorithm == name
+                if CATALOG[algorithm].certifies == CATALOG[name].certifies:
+                    assert name in refusal.detail
+        else:
+            assert CATALOG[algorithm].takes(spec(algorithm, **job), about)
 
 
 EXTREMES = [1e-6, 1e-3, 1.0, 100.0]
