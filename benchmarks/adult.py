@@ -50,8 +50,8 @@ from service.datasets.schema import Schema
 from service.planning.catalog import CATALOG, plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
 

@@ -29,11 +29,11 @@ import numpy as np
 
 from benchmarks.pictures import picture
 from service.planning.catalog import plan
-from service.planning.prefixes import burden, columns, vectors
 from service.planning.price import AccountTerms
+from service.planning.shared.prefixes import burden, columns, vectors
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.prefixes import prefixes
 from workers.progress import Progress
 from workers.randomness import Randomness

@@ -26,8 +26,8 @@ import workers.rows
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.kernels import madd
 from workers.progress import Progress
 from workers.randomness import Randomness, Use

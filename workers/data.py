@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from service.planning.lattice import POINT_UNITS_MAX, PointLattice, ScoreLattice, SumLattice
 from service.planning.plan import Plan
-from service.planning.prefixes import Mechanism
 from service.planning.releases import Recursive
 from service.planning.releases.metering import Prefix, Running
+from service.planning.shared.prefixes import Mechanism
 from workers.arrays import Array, Floats, Sum
 from workers.gate import Ballot, Gate
 from workers.prefixes import Root, Tree, prefixes

@@ -6,7 +6,7 @@ import platform
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -27,53 +27,14 @@ from service.jobs.claim import claim, open_data, release_claim, renew_lease
 from service.jobs.publish import PlanChangedError, check_plan, publish
 from service.planning.plan import Plan, sha256
 from service.tables import datasets, models
-from workers.algorithms import (
-    accelerated_clipped_sgd,
-    accelerated_sgd,
-    adversarial_output_perturbation,
-    clipped_sgd,
-    frank_wolfe,
-    gradient_descent,
-    localized_accelerated_sgd,
-    localized_subgradient,
-    online_to_nonconvex,
-    output_perturbation,
-    phased_sgd,
-    polyhedral_stochastic_frank_wolfe,
-    proximal_sgd,
-    proximally_guided_mirror_descent,
-    stationarity_certificate,
-    stochastic_frank_wolfe,
-    tilted_output_perturbation,
-)
-from workers.certificate import certificate_of
+from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import GateError
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
+from workers.results import Certificate
 
 log = logging.getLogger("epsilond.worker")
-
-Run = Callable[[Plan, Data, Progress], NDArray[np.float64]]
-RUNS: dict[str, Run] = {
-    "accelerated-clipped-sgd": accelerated_clipped_sgd.run,
-    "accelerated-sgd": accelerated_sgd.run,
-    "adversarial-output-perturbation": adversarial_output_perturbation.run,
-    "clipped-sgd": clipped_sgd.run,
-    "frank-wolfe": frank_wolfe.run,
-    "gradient-descent": gradient_descent.run,
-    "localized-accelerated-sgd": localized_accelerated_sgd.run,
-    "localized-subgradient": localized_subgradient.run,
-    "online-to-nonconvex": online_to_nonconvex.run,
-    "output-perturbation": output_perturbation.run,
-    "phased-sgd": phased_sgd.run,
-    "polyhedral-stochastic-frank-wolfe": polyhedral_stochastic_frank_wolfe.run,
-    "proximal-sgd": proximal_sgd.run,
-    "proximally-guided-mirror-descent": proximally_guided_mirror_descent.run,
-    "stationarity-certificate": stationarity_certificate.run,
-    "stochastic-frank-wolfe": stochastic_frank_wolfe.run,
-    "tilted-output-perturbation": tilted_output_perturbation.run,
-}
 
 
 def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> bool:
@@ -115,10 +76,11 @@ def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) ->
         raise Stopped("it was cancelled, lost its data, or is another worker's now")
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
     data = Data(plan, x, y, randomness, released)
-    weights = RUNS[plan.algorithm](plan, data, progress)
+    result = RUNS[plan.algorithm](plan, data, progress)
     data.close()
-    certificate = None if released is None else certificate_of(plan, released, weights)
-    card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights.tolist(), certificate)
+    certificate = result.content if isinstance(result, Certificate) else None
+    weights = [] if isinstance(result, Certificate) else result.tolist()
+    card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights, certificate)
     for retry_seconds in (0.1, 0.4, 1.6, 6.4, None):
         try:
             with db.write() as connection:

@@ -1,11 +1,11 @@
 """Prefix sums as they grow: the exact rows that are due at each time, and from their noisy values the
-estimate of the prefix. What the matrix is: service/planning/prefixes.py."""
+estimate of the prefix. What the matrix is: service/planning/shared/prefixes.py."""
 
 from typing import Any
 
 import numpy as np
 
-from service.planning.prefixes import Mechanism, intervals, root, weights
+from service.planning.shared.prefixes import Mechanism, intervals, root, weights
 from workers.arrays import Floats, Sum
 
 Row = tuple[Sum, Sum]  # what the latest sums are multiplied with, the newest last; and the product

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.draft import Ball, PrivateClip
 from service.planning.lattice import (
     CONTRIBUTION_UNITS,
     DERIVATIVE_UNITS,
@@ -20,7 +21,7 @@ from service.planning.lattice import (
     SumLattice,
 )
 from service.planning.losses import SHARP
-from service.planning.plan import Ball, Plan, PrivateClip
+from service.planning.plan import Plan
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_fixed_change, add_float

@@ -69,7 +69,7 @@ def jobs_certify(
     import csv  # noqa: PLC0415
 
     from service.planning.spec import JobSpec  # noqa: PLC0415
-    from workers.certificate import certify  # noqa: PLC0415 - compiles kernels
+    from workers.certify import certify  # noqa: PLC0415 - compiles kernels
 
     client = connect()
     with rows.open(newline="") as file:

@@ -11,7 +11,7 @@ from service.jobs.claim import open_data
 from service.planning.spec import JobSpec
 from tests.harness import job, numeric_schema
 from tests.jobs.harness import JobHarness
-from workers.certificate import certify
+from workers.certify import certify
 
 NAME = "stationarity-certificate"
 

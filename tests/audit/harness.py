@@ -25,15 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
+from service.planning.algorithms.online_to_nonconvex import OnlineToNonconvexSchedule
+from service.planning.algorithms.phased_sgd import PhasedSgdSchedule
 from service.planning.lattice import ScoreLattice, SumLattice
-from service.planning.plan import OnlineToNonconvexSchedule, PhasedSgdSchedule, Plan
+from service.planning.plan import Plan
 from service.planning.releases.metering import Running
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.gate import Ballot
 from workers.prefixes import prefixes
 from workers.progress import Progress
 from workers.randomness import Randomness
+from workers.results import Certificate
 
 FAMILY = 1e-6
 SELECTION = 0.25  # of the rounds choose the threshold, the rest test it
@@ -166,7 +169,8 @@ def key(name: str, world: int, number: int) -> bytes:
 def play(game: Game, world: int, noise_key: bytes, spy: type[Spy] = Spy) -> Round:
     plan = game.plan
     sums = spy(plan, game.worlds[world], Randomness(noise_key, game.digest))
-    weights = RUNS[plan.algorithm](plan, sums, Progress())
+    result = RUNS[plan.algorithm](plan, sums, Progress())
+    weights = result.gradient if isinstance(result, Certificate) else result
     return Round(sums=sums.seen, weights=weights, clip=sums.clip)
 
 

@@ -19,7 +19,7 @@ from tests.audit.harness import (
     mu_of,
     play,
 )
-from workers.execute import RUNS
+from workers.algorithms import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.sums import Sums

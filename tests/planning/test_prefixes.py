@@ -9,7 +9,9 @@ import pytest
 from service.errors import PlanRefused
 from service.planning.lattice import largest_sensitivity, target
 from service.planning.losses import problem
-from service.planning.prefixes import (
+from service.planning.price import price_units
+from service.planning.releases import Gaussian, Leaf, Prefixes, Pure
+from service.planning.shared.prefixes import (
     PRECISION,
     burden,
     calibrate_prefixes,
@@ -20,8 +22,6 @@ from service.planning.prefixes import (
     vectors,
     weights,
 )
-from service.planning.price import price_units
-from service.planning.releases import Gaussian, Leaf, Prefixes, Pure
 from tests.planning.cases import facts, spec
 from workers.prefixes import prefixes
 

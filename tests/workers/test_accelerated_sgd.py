@@ -11,18 +11,17 @@ from scipy.stats import chi2
 
 import workers.gate
 import workers.rows
-from service.planning.algorithms.accelerated_sgd import Smoother, staged
 from service.planning.catalog import plan
 from service.planning.losses import problem
-from service.planning.plan import Stage
+from service.planning.shared.acceleration import Smoother, Stage, staged
 from service.planning.spec import AllSpace, L2Ball
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_batch, exact_sum
 from tests.workers.test_sensitivity import D, data, movement, records, sums, weights
-from workers.algorithms.accelerated_sgd import ac_sa
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.gate import GateError
+from workers.optimizers.acceleration import ac_sa
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
 from workers.rows import WrongDataError

@@ -15,9 +15,10 @@ from service.planning.plan import canonical_json
 from service.planning.spec import AllSpace, Box, L1Ball, L2Ball, LpBall, Polytope, Simplex
 from tests.planning.cases import OF, facts, spec
 from tests.workers.exact import exact_sum
-from workers.certificate import certificate_of, least, mean_gradient, measures
+from workers.algorithms import RUNS
+from workers.certify import mean_gradient
 from workers.data import Data
-from workers.execute import RUNS
+from workers.measures import least, measures
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.rows import WrongDataError
@@ -35,7 +36,7 @@ POLYTOPES = [
 
 def certificate(made, x, y, w, key=KEY):
     data = Data(made, x, y, Randomness(key, made.digest()), w)
-    return certificate_of(made, w, RUNS[NAME](made, data, Progress()))
+    return RUNS[NAME](made, data, Progress()).content
 
 
 def vertices(feasible):
@@ -168,10 +169,14 @@ def test_a_certificate_needs_the_model_that_its_plan_names():
 
 REFUSED = {
     "no model": ({"of": None}, 'set "of"', {}),
-    "no coefficients": ({"loss": "geometric_median"}, "for example huber", {"loss": "huber"}),
+    "no coefficients": (
+        {"loss": "geometric_median"},
+        "use the loss absolute, hinge, huber,",
+        {"loss": "huber"},
+    ),
     "a network": (
         {"model": "relu_network"},
-        'leave "model" out and set "of" to a job that fitted a linear model',
+        'use the model linear, and set "of" to a job that fitted a linear one',
         {},
     ),
     "vertices of another length": (

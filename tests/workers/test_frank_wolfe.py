@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import workers.gate
-from service.planning.algorithms import frank_wolfe as planning
 from service.planning.catalog import plan
 from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
 from service.planning.price import price_units
 from service.planning.releases import Repeat
+from service.planning.shared import vertices as planning
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_sum
-from workers.algorithms.frank_wolfe import corners_of
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.gate import GateError
+from workers.optimizers.vertices import corners_of
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
 from workers.rows import WrongDataError

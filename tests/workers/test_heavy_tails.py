@@ -8,7 +8,8 @@ import pytest
 from scipy.optimize import minimize
 
 from service.planning.catalog import plan
-from service.planning.plan import Plan, PrivateClip
+from service.planning.draft import PrivateClip
+from service.planning.plan import Plan
 from service.planning.spec import L1, AllSpace, Box, ElasticNet, GroupLasso, L2Ball, NoRegulariser
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_counts, exact_sum
@@ -25,8 +26,8 @@ from tests.workers.test_sensitivity import (
     sums,
     weights,
 )
+from workers.algorithms import RUNS
 from workers.data import Data, clip_scores
-from workers.execute import RUNS
 from workers.gate import GateError
 from workers.kernels.projections import project
 from workers.kernels.proximal import prox, smooth_part

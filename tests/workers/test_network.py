@@ -15,8 +15,8 @@ from service.planning.plan import Plan
 from tests.harness import numeric_schema
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_batch, exact_estimate, exact_sum
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.kernels import madd
 from workers.kernels.losses import derivative64, slope_of
 from workers.progress import Progress

@@ -14,9 +14,9 @@ from service.planning.releases import Disjoint, Prefixes, Repeat
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_estimate, exact_sum
 from tests.workers.test_sensitivity import KEY, D, movement, records
+from workers.algorithms import RUNS
 from workers.data import Data, Estimate
 from workers.directions import ball, frame, gaussians, network_start, uniforms
-from workers.execute import RUNS
 from workers.gate import GateError
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
@@ -322,17 +322,21 @@ def test_a_period_of_one_is_plain_noisy_descent():
         ({"set": "box"}, "it runs over: l2_ball, all", {"set": "all"}),
         (
             {"loss": "geometric_median"},
-            "gradient-descent takes it",
+            "localized-accelerated-sgd, localized-subgradient or gradient-descent.",
             {"loss": "geometric_median", "algorithm": "gradient-descent"},
         ),
         (
             {"algorithm": "clipped-sgd", "model": "relu_network", "loss": "logistic"},
-            "use gradient-descent, online-to-nonconvex, or a linear model",
+            "use the model linear, or use gradient-descent or online-to-nonconvex",
             {"model": "relu_network", "loss": "logistic"},
         ),
         (
-            {"model": "relu_network", "loss": "geometric_median"},
-            "with a linear model",
+            {
+                "model": "relu_network",
+                "loss": "geometric_median",
+                "algorithm": "gradient-descent",
+            },
+            "use a linear model.",
             {"loss": "geometric_median", "algorithm": "gradient-descent"},
         ),
     ],

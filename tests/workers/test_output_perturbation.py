@@ -10,15 +10,15 @@ from scipy.optimize import minimize
 
 import workers.algorithms.output_perturbation as runs
 import workers.rows
-from service.planning import minimiser
 from service.planning.catalog import plan
 from service.planning.losses import scalar
-from service.planning.minimiser import Objective
 from service.planning.plan import Plan
+from service.planning.shared import minimiser
+from service.planning.shared.minimiser import Objective
 from tests.planning.cases import facts, spec
+from workers.algorithms import RUNS
 from workers.arrays import read_only
 from workers.data import Data
-from workers.execute import RUNS
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import sgd_block
 from workers.progress import Progress

@@ -10,14 +10,15 @@ import pytest
 import workers.gate
 from service.datasets.encode import l2_units, quantise
 from service.datasets.schema import Schema
+from service.planning.algorithms.clipped_sgd import ClippedSgdSchedule
 from service.planning.catalog import plan
-from service.planning.plan import ClippedSgdSchedule, Plan
+from service.planning.plan import Plan
 from service.planning.price import price_units
 from service.planning.releases import Repeat
 from tests.planning.cases import ROWS, facts, planned, spec
 from tests.workers.exact import exact_sum
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.gate import GateError
 from workers.progress import Progress
 from workers.randomness import Randomness, Use

@@ -11,7 +11,6 @@ import pytest
 
 from service.errors import PlanRefused
 from service.planning.algorithms import polyhedral_stochastic_frank_wolfe as planning
-from service.planning.algorithms.frank_wolfe import largest_pair
 from service.planning.algorithms.stochastic_frank_wolfe import row_norm
 from service.planning.catalog import plan
 from service.planning.conversion import epsilon_of_gaussian
@@ -19,12 +18,14 @@ from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
 from service.planning.price import fits_own_target, price_units
 from service.planning.releases import Pure, Repeat, Sequence
-from service.planning.rounds import rounds_over, slope_bounds, step_size
+from service.planning.shared.rounds import rounds_over, slope_bounds, step_size
+from service.planning.shared.vertices import largest_pair
 from tests.planning.cases import facts, spec
+from workers.algorithms import RUNS
 from workers.algorithms.polyhedral_stochastic_frank_wolfe import Scores
-from workers.algorithms.stochastic_frank_wolfe import lowest, norm
+from workers.algorithms.stochastic_frank_wolfe import lowest
+from workers.arrays import norm
 from workers.data import Data
-from workers.execute import RUNS
 from workers.gate import GateError
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
@@ -229,7 +230,7 @@ def test_vertices_in_fixed_point_keep_their_pairs_within_the_bound(monkeypatch):
     for a, b in combinations(fixed, 2):
         v = [p - q for p, q in zip(a, b, strict=True)]
         assert min(5 * sum(map(abs, v)), 7 * isqrt(sum(e * e for e in v))) <= tight
-    monkeypatch.setattr("service.planning.algorithms.frank_wolfe._PAIRS_MAX", 100)
+    monkeypatch.setattr("service.planning.shared.vertices._PAIRS_MAX", 100)
     assert tight <= largest_pair(fixed, reach) <= 2 * tight
 
 

@@ -11,11 +11,11 @@ import workers.algorithms.adversarial_output_perturbation as adversarial
 import workers.algorithms.tilted_output_perturbation as tilted
 import workers.rows
 from service.errors import PlanRefused
-from service.planning import minimiser
 from service.planning.algorithms.tilted_output_perturbation import largest_share, loss_spread
 from service.planning.catalog import plan
 from service.planning.losses import scalar
 from service.planning.plan import Plan
+from service.planning.shared import minimiser
 from tests.planning.cases import facts, spec
 from tests.workers.test_output_perturbation import (
     UNITS,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import workers.rows
 from service.planning.catalog import plan
-from service.planning.plan import Ball, Plan
+from service.planning.draft import Ball
+from service.planning.plan import Plan
 from service.planning.spec import Facts
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_sum

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.algorithms.online_to_nonconvex import OnlineToNonconvexSchedule
 from service.planning.lattice import SumLattice
-from service.planning.plan import OnlineToNonconvexSchedule, Plan
+from service.planning.plan import Plan
 from workers.arrays import length
 from workers.data import Data, Estimate
 from workers.directions import ball, frame, start_of, uniforms

@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 from service.planning.algorithms.polyhedral_stochastic_frank_wolfe import (
     SLACK,
     VERTEX_BITS,
+    PolyhedralStochasticFrankWolfeSchedule,
     fixed_point,
     shape,
 )
-from service.planning.plan import Plan, PolyhedralStochasticFrankWolfeSchedule
+from service.planning.plan import Plan
 from service.planning.releases import Disjoint, Recursive
-from service.planning.rounds import slope_bounds, step_size
-from workers.algorithms.frank_wolfe import Corners, corners_of, public_part
+from service.planning.shared.rounds import slope_bounds, step_size
 from workers.data import Data
+from workers.optimizers.vertices import Corners, corners_of, public_part
 from workers.progress import Progress
 from workers.running import PLACES, Exact, nearest
 

@@ -1,7 +1,7 @@
 """Gradients of a minimiser's objective: float64 sums over fixed-point rows.
 
 What is summed here is not released; a point computed from it is. So nothing is quantised: every pass
-computes the exact gradient up to a rounding error that service/planning/minimiser.py bounds, by the
+computes the exact gradient up to a rounding error that shared/minimiser.py bounds, by the
 order of the operations in this file:
 
 - a margin is a sum of d products, in eight interleaved lanes;
@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from service.planning.minimiser import GROUP
+from service.planning.shared.minimiser import GROUP
 from workers.kernels.losses import RESIDUAL, derivative64, value64
 
 _LANES = 8

@@ -1,8 +1,8 @@
 """Projected SGD over fixed-point rows, one record per step, and the sum of its iterates.
 
 What is computed here is not released; a mean made of it is. So nothing is quantised, and every step is
-the exact one up to the rounding error that service/planning/algorithms/phased_sgd.py bounds, by the
-order of the operations in this file. The iterate is f v: projecting it on the ball is a change of f.
+the exact one up to the rounding error that its plan bounds, by the order of the operations in this
+file. The iterate is f v: projecting it on the ball is a change of f.
 Every record takes the same work.
 """
 
