@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from service.client import ApiError, Client
+from service.datasets.formats import SUFFIXES
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 ledger = typer.Typer(no_args_is_help=True, help="Read the books.")
@@ -269,7 +270,7 @@ def datasets_show(dataset: str) -> None:
 def datasets_upload(
     name: str,
     schema: Annotated[Path, typer.Argument(help="The schema, a JSON file.")],
-    file: Annotated[Path, typer.Argument(help="The data, .csv or .npz.")],
+    file: Annotated[Path, typer.Argument(help=f"The data, {SUFFIXES}.")],
     same_people_as: Annotated[str | None, typer.Option()] = None,
 ) -> None:
     """Declare a dataset and upload its data."""

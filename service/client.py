@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.datasets.encode import columns_from_rows, encode_features
+from service.datasets.formats import guess
 from service.datasets.schema import BinaryLabel, CategoricalLabel, Schema, UnboundedLabel
 
-MEDIA = {".csv": "text/csv", ".npz": "application/x-npz"}
 ENDED = ("succeeded", "failed", "cancelled")
 JSON = dict[str, Any]
 
@@ -136,9 +136,7 @@ class Client:
         return self.request("POST", "/v1/datasets", json=body)
 
     def upload(self, dataset: str, path: Path) -> JSON:
-        media = MEDIA.get(path.suffix.lower())
-        if media is None:
-            raise ValueError(f"{path.name}: upload a file that ends in {' or '.join(MEDIA)}")
+        media = guess(path).media_types[0]
         with path.open("rb") as file:
             return self.request(
                 "PUT", f"/v1/datasets/{dataset}/data", content=file, headers={"Content-Type": media}

@@ -12,14 +12,14 @@ import secrets
 import time
 from collections.abc import AsyncIterable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 from anyio import to_thread
 from sqlalchemy import Connection, Row, insert, select, update
 
 from service.config import Settings
 from service.datasets.ingest import IngestCrashed, IngestRequest, IngestResult, run_ingest
-from service.datasets.read import IngestLimitError, ParseError
+from service.datasets.read import Format, IngestLimitError, ParseError
 from service.datasets.schema import Schema
 from service.datasets.store import dataset_folder, delete_data, new_incoming, sweep
 from service.db import Database, lock, new_id, now_ms
@@ -52,7 +52,7 @@ async def receive(settings: Settings, dataset: Row[Any], chunks: AsyncIterable[b
 
 
 def finish_upload(
-    db: Database, settings: Settings, dataset: Row[Any], path: Path, format_: str
+    db: Database, settings: Settings, dataset: Row[Any], path: Path, format_: Format
 ) -> None:
     """Encode the file and make the dataset ready, or refuse and leave nothing behind."""
     name = f"{dataset.id}_{secrets.token_hex(4)}"
@@ -70,12 +70,12 @@ def finish_upload(
 
 
 def _ingest(
-    settings: Settings, dataset: Row[Any], path: Path, format_: str, folder: Path
+    settings: Settings, dataset: Row[Any], path: Path, format_: Format, folder: Path
 ) -> IngestResult:
     folder.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     request = IngestRequest(
         source=path,
-        format=cast(Literal["csv", "npz"], format_),
+        format=format_.name,
         schema=Schema.model_validate_json(dataset.schema),
         out_dir=folder,
         content_key=settings.keys.derive("content").hex(),
