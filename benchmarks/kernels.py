@@ -26,12 +26,13 @@ import workers.data
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from tests.workers.integer_samplers import discrete_laplace
 from workers.data import Data
 from workers.execute import RUNS
 from workers.kernels import madd
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
-from workers.samplers import discrete_laplace, rounded_laplace, rounded_normal
+from workers.samplers import rounded_laplace, rounded_normal
 
 PEERS = Path(sys.prefix) / "peers"
 PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn<1.7", "diffprivlib"]
