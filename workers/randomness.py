@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 
-
 class Use(IntEnum):
     """What a stream is for. Numbers are never reused with another meaning."""
 
