@@ -24,7 +24,18 @@ from workers.kernels.simd.avx2 import LANES, ROWS, accumulate16, accumulate_all,
 from workers.kernels.simd.floats import LANES as FLOAT_LANES
 from workers.kernels.simd.floats import TOGETHER
 
-__all__ = ["BLOCK", "FLOAT_LANES", "TOGETHER"]
+__all__ = [
+    "BLOCK",
+    "FLOAT_LANES",
+    "TOGETHER",
+    "Layout",
+    "accumulate",
+    "accumulate_each",
+    "convert",
+    "float_margins4",
+    "margins",
+    "measure",
+]
 
 BLOCK = 128  # rows that stay in the nearest cache from margin to sum
 AVAILABLE = avx2.AVAILABLE
@@ -55,7 +66,7 @@ class Layout:
         return total[..., self.positions]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, inline="always", error_model="numpy")
 def margins(x, first, weights, fast, out):
     """out[r] = <x[first + r], weights>, in int32, for int16 rows and padded weights."""
     quick = out.size - out.size % ROWS if fast else 0
@@ -65,7 +76,7 @@ def margins(x, first, weights, fast, out):
         portable.margins(x, first + quick, weights, out[quick:])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, inline="always", error_model="numpy")
 def accumulate(total, x, first, q, fast):
     """total += sum of q[r] x[first + r], for int16 rows and a padded total."""
     quick = q.size - q.size % ROWS if fast else 0

@@ -21,7 +21,8 @@ _MAGIC = 1.5 * 2.0**52 + 2.0**31
 def margins(x, first, weights, out):
     """out[r] = <x[first + r], weights>, in int32."""
     columns = x.shape[1]
-    whole, shift = columns - columns % LANES, weights.size - columns
+    shift = weights.size - columns
+    whole = columns - columns % LANES if shift else columns
     for r in range(out.size):
         row, margin = x[first + r], _i(0)
         for j in range(whole):
@@ -35,7 +36,8 @@ def margins(x, first, weights, out):
 def accumulate(total, x, first, q):
     """total += sum of q[r] x[first + r], in int32 over groups of rows, in int64 over these."""
     columns = x.shape[1]
-    whole, shift = columns - columns % LANES, total.size - columns
+    shift = total.size - columns
+    whole = columns - columns % LANES if shift else columns
     partial = np.zeros(columns, dtype=np.int32)
     for low in range(0, q.size, ROWS):
         for r in range(low, min(low + ROWS, q.size)):
@@ -44,9 +46,10 @@ def accumulate(total, x, first, q):
                 partial[j] = _i(partial[j] + _i(multiplier * _i(row[j])))
         for j in range(whole):
             total[j] += partial[j]
+            partial[j] = 0
         for j in range(whole, columns):
             total[j + shift] += partial[j]
-        partial[:] = 0
+            partial[j] = 0
 
 
 @intrinsic
