@@ -43,7 +43,7 @@ class IngestCrashed(Exception):  # noqa: N818  # it states what happened to the 
     """The child ended without an answer: an uncaught exception, or a signal."""
 
     def __init__(self, cause: Literal["exception", "signal"]) -> None:
-        super().__init__(cause)
+        super().__init__(f"the process that reads the file ended by an uncaught {cause}")
         self.cause = cause
 
 

@@ -32,7 +32,7 @@ class IngestLimitError(Exception):
     """The file needs more than it was granted of `limit`."""
 
     def __init__(self, limit: Literal["rows", "cpu", "memory", "disk", "time"]) -> None:
-        super().__init__(limit)
+        super().__init__(f"reading the file exceeds the limit on {limit}")
         self.limit = limit
 
 
