@@ -22,7 +22,7 @@ from numba import njit
 
 from workers.kernels.losses import derivative64
 from workers.kernels.simd import BLOCK, accumulate_each, margins
-from workers.kernels.vectors import _TINY
+from workers.kernels.vectors import TINY
 
 _MULTIPLIER_MAX = 2.0**15 - 1  # k are int16 for fixed rows
 ROW_UNITS = 2**12  # of the integer direction of a float64 row
@@ -207,7 +207,7 @@ def add_network_float(  # noqa: PLR0912 - one pass
             for j in range(columns):
                 largest[r] = max(largest[r], abs(row[j]))
                 doubt += row[j] * 0.0
-            usable[r] = doubt == 0.0 and largest[r] > _TINY
+            usable[r] = doubt == 0.0 and largest[r] > TINY
             shrink = 1.0 / largest[r]
             for j in range(columns):
                 entry = row[j] * shrink

@@ -16,7 +16,7 @@ from numba import njit
 from workers.kernels.simd import BLOCK, accumulate, margins
 
 _i = np.int32
-_TINY = 1e-290  # its reciprocal is finite
+TINY = 1e-290  # its reciprocal is finite
 _FAR = 1e300  # margins beyond it count as this far
 
 
@@ -56,7 +56,7 @@ def _too_long(v, bound, use_l1):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _norm(values, use_l1):
+def norm(values, use_l1):
     size = 0.0
     for j in range(values.size):
         size += abs(values[j]) if use_l1 else values[j] * values[j]
@@ -99,7 +99,7 @@ def add_softmax_fixed(total, x, y, weights, steps, scale, bound, use_l1, fast):
             for k in range(classes):
                 slopes[k] = m[k, r] * steps[k]
             _minus_label(slopes, y[first + r])
-            size = _norm(slopes, use_l1)
+            size = norm(slopes, use_l1)
             factor = scale if size * scale <= bound else bound / size
             for k in range(classes):
                 slopes[k] *= factor
@@ -132,15 +132,15 @@ def add_softmax_float(total, x, y, weights, clip, slope_bound, row_bound, use_l1
             for k in range(classes):
                 slopes[k] += entry * weights[j, k]
         _minus_label(slopes, y[i])
-        usable = doubt == 0.0 and largest > _TINY
+        usable = doubt == 0.0 and largest > TINY
         shrink = 1.0 / largest
         for j in range(columns):
             direction[j] = x[i, j] * shrink
-        size = _norm(direction, use_l1)
+        size = norm(direction, use_l1)
         for j in range(columns):
             direction[j] *= row_bound / size
         integers(direction, row_bound, use_l1, b)
-        slope = _norm(slopes, use_l1)
+        slope = norm(slopes, use_l1)
         share = slope * largest * size / clip
         factor = (share if share < 1.0 else 1.0) * slope_bound / slope if usable else 0.0
         for k in range(classes):
@@ -166,14 +166,14 @@ def add_median(total, x, step, weights, curvature, clip, bound, use_l1):
             values[j] = weights[j] - x[i, j] * step
             largest = max(largest, abs(values[j]))
             doubt += values[j] * 0.0
-        usable = doubt == 0.0 and largest > _TINY
+        usable = doubt == 0.0 and largest > TINY
         shrink = 1.0 / largest
         for j in range(columns):
             values[j] *= shrink
-        size = _norm(values, False)
+        size = norm(values, False)
         reach = curvature * largest * size  # may overflow to inf, which is beyond the corner
         length = (reach if reach < 1.0 else 1.0) / size  # of the gradient, per unit of values
-        span = length * (_norm(values, True) if use_l1 else size)
+        span = length * (norm(values, True) if use_l1 else size)
         factor = (bound / span if span > clip else bound / clip) * length if usable else 0.0
         for j in range(columns):
             values[j] *= factor
