@@ -26,12 +26,13 @@ import workers.rows
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from tests.workers.integer_samplers import discrete_laplace
 from workers.algorithms import RUNS
 from workers.data import Data
-from workers.kernels import madd
+from workers.kernels import simd
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
-from workers.samplers import discrete_laplace, rounded_laplace, rounded_normal
+from workers.samplers import rounded_laplace, rounded_normal
 
 PEERS = Path(sys.prefix) / "peers"
 PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn<1.7", "diffprivlib"]
@@ -105,16 +106,16 @@ def sums(rows, columns, storage, algorithm="gradient-descent", **more):
 
 def passes():
     print(f"one gradient pass over {ROWS:,} x {COLUMNS}, logistic: ms, GB/s, share of a plain read")
-    available = madd.AVAILABLE
+    available = simd.AVAILABLE
     for storage, fast in (("fixed", True), ("fixed", False), ("float64", False)):
         made, x, y = sums(ROWS, COLUMNS, storage)
         weights = np.random.default_rng(1).normal(size=COLUMNS)
         for threads in (1, 2):
             workers.rows.thread_count = lambda count=threads: count
-            madd.AVAILABLE = fast and available
+            simd.AVAILABLE = fast and available
             noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
             seconds = best(lambda noisy=noisy, w=weights: noisy._sums.gradients(w, range(ROWS)))
-            madd.AVAILABLE = available
+            simd.AVAILABLE = available
             share, speed = reading(x, threads) / seconds, x.nbytes / seconds / 1e9
             kind = storage + (" AVX2" if fast and available else " portable")
             print(f"  {kind:18}{threads} threads{1000 * seconds:9.1f}{speed:8.1f}{share:8.2f}")

@@ -15,10 +15,9 @@ from typing import Any, Self
 
 import httpx
 
+from service.datasets.formats import guess
 from service.jobs.states import ENDED
 from service.model import JSON, Model
-
-MEDIA = {".csv": "text/csv", ".npz": "application/x-npz"}
 
 
 class ApiError(RuntimeError):
@@ -80,9 +79,7 @@ class Client:
         return self.request("POST", "/v1/datasets", json=body)
 
     def upload(self, dataset: str, path: Path) -> JSON:
-        media = MEDIA.get(path.suffix.lower())
-        if media is None:
-            raise ValueError(f"{path.name}: upload a file that ends in {' or '.join(MEDIA)}")
+        media = guess(path).media_types[0]
         with path.open("rb") as file:
             return self.request(
                 "PUT", f"/v1/datasets/{dataset}/data", content=file, headers={"Content-Type": media}

@@ -23,9 +23,9 @@ from service.planning.lattice import (
 from service.planning.losses import SHARP
 from service.planning.plan import Plan
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
-from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_fixed_change, add_float
 from workers.kernels.losses import slope_of
+from workers.kernels.simd import Layout
 from workers.kernels.sizes import row_norms, slopes_at_zero
 from workers.kernels.vectors import add_median, add_softmax_fixed, add_softmax_float
 from workers.oracles import network_fixed, network_float, zero_order
@@ -131,55 +131,46 @@ class Sums:
         return self._sums.contribution_units
 
     @cached_property
-    def _layout(self) -> tuple[int, float, NDArray[np.int64], bool]:
-        """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, where each
-        column stands, and whether that is in the chunks of the vector kernel."""
+    def _layout(self) -> tuple[int, float, Layout]:
+        """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, and how
+        columns are laid out for the kernels."""
         lattice, facts = self.lattice, self._plan.facts
         if lattice.derivative_units is None or facts.feature_step is None:
             raise WrongDataError("the Plan's lattice has no multipliers of rows")
         if lattice.derivative_units > DERIVATIVE_UNITS:
             raise WrongDataError("a multiplier would leave 16 bits")
-        columns, fast = facts.columns, madd.AVAILABLE and facts.columns >= madd.LANES
-        places = madd.places(columns) if fast else np.arange(columns)
-        return lattice.derivative_units, facts.feature_step / lattice.step, places, fast
+        return lattice.derivative_units, facts.feature_step / lattice.step, Layout(facts.columns)
 
     def _gradient_fixed(self, weights: NDArray[np.float64]) -> Add:
-        bound, scale, places, fast = self._layout
+        bound, scale, layout = self._layout
         facts, loss = self._plan.facts, slope_of(self._plan)
         units, per_unit = integer_weights(weights, facts.l2_units or 0)
         margin_step = min((facts.feature_step or 0.0) * per_unit, 1e30)  # margins are float32
-        size = weights.size + (-weights.size % madd.LANES if fast else 0)
-        padded = np.zeros(size, dtype=np.int16)
-        padded[places] = units
-        padded.flags.writeable = False
         f = np.float32
-        arguments = padded, f(margin_step), loss, f(scale), f(bound), fast
+        arguments = layout.pad(units), f(margin_step), loss, f(scale), f(bound), layout.fast
 
         def add(x: Array, y: Array) -> Sum:
-            total = np.zeros(size, dtype=np.int64)
+            total = np.zeros(layout.size, dtype=np.int64)
             with np.errstate(all="ignore"):  # beyond float32 a label is infinite: no one's concern
                 labels = read_only(y.astype(f))
             add_fixed(total, x, labels, *arguments)
-            return total[places]
+            return layout.unpad(total)
 
         return add
 
     def _change_fixed(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
-        units_max, _, places, fast = self._layout
+        units_max, _, layout = self._layout
         facts, loss = self._plan.facts, slope_of(self._plan)
-        size = now.size + (-now.size % madd.LANES if fast else 0)
         parts: list[Any] = []
         for weights in (before, now - before):
             units, per_unit = integer_weights(weights, facts.l2_units or 0)
-            padded = np.zeros(size, dtype=np.int16)
-            padded[places] = units
-            parts += [read_only(padded), min((facts.feature_step or 0.0) * per_unit, 1e280)]
-        arguments = *parts, loss, keep, units_max / bound, units_max, fast
+            parts += [layout.pad(units), min((facts.feature_step or 0.0) * per_unit, 1e280)]
+        arguments = *parts, loss, keep, units_max / bound, units_max, layout.fast
 
         def add(x: Array, y: Array) -> Sum:
-            total = np.zeros(size, dtype=np.int64)
+            total = np.zeros(layout.size, dtype=np.int64)
             add_fixed_change(total, x, y, *arguments)
-            return total[places]
+            return layout.unpad(total)
 
         return add
 
@@ -210,24 +201,21 @@ class Sums:
             raise WrongDataError("entries would leave int32, and their squares int64")
         if facts.storage == "float64":
             return network_float(self._plan, lattice, points, move)
-        _, _, places, fast = self._layout
-        return network_fixed(self._plan, lattice, places, fast, points, move)
+        return network_fixed(self._plan, lattice, self._layout[2], points, move)
 
     def _softmax_fixed(self, weights: Floats) -> Add:
         """Weights and sums are one class after the other."""
-        bound, scale, places, fast = self._layout
+        bound, scale, layout = self._layout
         facts, use_l1 = self._plan.facts, self._sums.norm == "l1"
         units, worth = integer_weights(self._by_class(weights), facts.l2_units or 0)
-        size = facts.columns + (-facts.columns % madd.LANES if fast else 0)
-        padded = np.zeros((len(units), size), dtype=np.int16)
-        padded[:, places] = units
+        padded = layout.pad(units)
         steps = np.minimum((facts.feature_step or 0.0) * worth, 1e280)
-        arguments = read_only(padded), read_only(steps), scale, float(bound), use_l1, fast
+        arguments = padded, read_only(steps), scale, float(bound), use_l1, layout.fast
 
         def add(x: Array, y: Array) -> Sum:
             total = np.zeros(padded.shape, dtype=np.int64)
             add_softmax_fixed(total, x, y, *arguments)
-            return total[:, places].ravel()
+            return layout.unpad(total).ravel()
 
         return add
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.common import connect, read_json, show
+from service.datasets.formats import SUFFIXES
 
 commands = typer.Typer(no_args_is_help=True, help="Declare, upload, grant, delete.")
 
@@ -24,7 +25,7 @@ def datasets_show(dataset: str) -> None:
 def datasets_upload(
     name: str,
     schema: Annotated[Path, typer.Argument(help="The schema, a JSON file.")],
-    file: Annotated[Path, typer.Argument(help="The data, .csv or .npz.")],
+    file: Annotated[Path, typer.Argument(help=f"The data, {SUFFIXES}.")],
     same_people_as: Annotated[str | None, typer.Option()] = None,
 ) -> None:
     """Declare a dataset and upload its data."""

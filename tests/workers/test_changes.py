@@ -11,7 +11,7 @@ from service.planning.catalog import plan
 from tests.planning.cases import facts, planned, spec
 from tests.workers.exact import exact_change
 from workers.data import Data
-from workers.kernels import madd
+from workers.kernels import simd
 from workers.randomness import Randomness
 from workers.rows import WrongDataError
 
@@ -40,7 +40,7 @@ def reference(data: Data, now, before, keep, start, stop) -> np.ndarray:
 @pytest.mark.parametrize("apart", [1.0, 1e-3, 1e-9])
 @pytest.mark.parametrize("keep", [1.0, 0.3, 0.0])
 def test_a_change_is_that_of_the_gradients_however_small(storage, fast, apart, keep, monkeypatch):
-    monkeypatch.setattr(madd, "AVAILABLE", madd.AVAILABLE and fast)
+    monkeypatch.setattr(simd, "AVAILABLE", simd.AVAILABLE and fast)
     data, rng = data_of(storage), np.random.default_rng(1)
     before = rng.normal(size=D)
     now = before + apart * rng.normal(size=D) / 5
@@ -61,7 +61,7 @@ def test_both_inner_loops_give_the_same_bits(monkeypatch):
     now, before = rng.normal(size=(2, D))
     totals = []
     for fast in (True, False):
-        monkeypatch.setattr(madd, "AVAILABLE", madd.AVAILABLE and fast)
+        monkeypatch.setattr(simd, "AVAILABLE", simd.AVAILABLE and fast)
         totals.append(exact_change(data_of("fixed"), now, before, 0.5, 1.0, 0, N).tolist())
     assert totals[0] == totals[1]
 

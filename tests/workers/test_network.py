@@ -17,7 +17,7 @@ from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_batch, exact_estimate, exact_sum
 from workers.algorithms import RUNS
 from workers.data import Data
-from workers.kernels import madd
+from workers.kernels import simd
 from workers.kernels.losses import derivative64, slope_of
 from workers.progress import Progress
 from workers.randomness import Randomness
@@ -65,7 +65,7 @@ def clipped(vectors, clip) -> np.ndarray:
 @losses
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_sum_is_that_of_the_clipped_gradients(storage, loss, fast, monkeypatch):
-    monkeypatch.setattr(madd, "AVAILABLE", madd.AVAILABLE and fast)
+    monkeypatch.setattr(simd, "AVAILABLE", simd.AVAILABLE and fast)
     made, (stored, x, y) = made_plan(storage, loss), rows_of(storage)
     w = np.random.default_rng(1).normal(size=made.dimension) / 3
     found = exact_sum(Data(made, stored, y, Randomness(KEY, "x")), w, 3, 290) * made.lattice.step
@@ -152,7 +152,7 @@ def test_vector_instructions_change_no_bit(columns, width, monkeypatch):
     data = Data(made, x, rng.choice([-1.0, 1.0], N), Randomness(KEY, "x"))
     w = rng.normal(size=made.dimension)
     by_vectors = exact_sum(data, w, 0, N)
-    monkeypatch.setattr(madd, "AVAILABLE", False)
+    monkeypatch.setattr(simd, "AVAILABLE", False)
     data.use(made.lattice)  # forgets the layout
     assert np.array_equal(by_vectors, exact_sum(data, w, 0, N))
 

@@ -16,7 +16,7 @@ from service.planning.spec import Facts
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_sum
 from workers.data import Data
-from workers.kernels import madd
+from workers.kernels import simd
 from workers.kernels.vectors import integers
 from workers.randomness import Randomness
 from workers.rows import WrongDataError
@@ -151,11 +151,11 @@ def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(
 @noises
 @pytest.mark.parametrize(("rows", "columns"), [(1, 16), (15, 17), (33, 31), (300, 100)])
 def test_vector_instructions_give_the_same_bits(noise, rows, columns, monkeypatch):
-    assert madd.AVAILABLE, "this machine cannot show it: run the tests on an x86 CPU with AVX2"
+    assert simd.AVAILABLE, "this machine cannot show it: run the tests on an x86 CPU with AVX2"
     made = planned("softmax", "fixed", noise, rows, columns, 4)
     x, y, w = generated(made)
     vector = exact(made, x, y, w)
-    monkeypatch.setattr(madd, "AVAILABLE", False)
+    monkeypatch.setattr(simd, "AVAILABLE", False)
     assert exact(made, x, y, w) == vector and any(vector)
 
 

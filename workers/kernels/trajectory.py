@@ -46,10 +46,10 @@ def descend(v, total, f, weight, x, y, feature_step, loss, bound, ridge, eta, ra
         row = x[i]
         margin = _dot(row, v) * (f * feature_step)
         slope = clamped(derivative64(loss, margin, y[i]), bound)
-        keep, move = shrink * f, pace * slope
+        kept, move = shrink * f, pace * slope
         for j in range(v.size):
             total[j] += weight * v[j]
-            v[j] = keep * v[j] - move * row[j]
+            v[j] = kept * v[j] - move * row[j]
         norm = np.sqrt(_dot(v, v))
         f = radius / norm if norm > radius else 1.0
         weight = f
