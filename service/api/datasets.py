@@ -18,6 +18,7 @@ from service.api.shapes import (
     GrantRequest,
     GrantShape,
 )
+from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
 from service.datasets.upload import delete_dataset_data, finish_upload, receive
 from service.db import iso, lock, new_id, now_ms
@@ -28,8 +29,6 @@ from service.planning.conversion import budget_units, epsilon_of_units
 from service.tables import datasets, grants, principals, shares
 
 router = APIRouter(tags=["datasets"])
-
-FORMATS = {"text/csv": "csv", "application/x-npz": "npz", "application/zip": "npz"}
 
 
 def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str, Any]:
@@ -109,8 +108,13 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     openapi_extra={
         "requestBody": {
             "required": True,
+            "description": f"{SUMMARY}.",
             "content": {
-                media: {"schema": {"type": "string", "format": "binary"}} for media in FORMATS
+                media: {
+                    "schema": {"type": "string", "format": "binary"},
+                    "x-suffixes": list(format_.suffixes),
+                }
+                for media, format_ in BY_MEDIA_TYPE.items()
             },
         }
     },
@@ -118,11 +122,11 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 async def upload_data(
     ctx: Ctx, me: Me, dataset_id: str, request: Request, content_type: Annotated[str, Header()]
 ) -> Any:
-    """The data itself, once: CSV with a header, or NPZ. Streamed to disk, encoded in a process of
+    """The data itself, once, in one of the formats listed. Streamed to disk, encoded in a process of
     its own under limits, and stored immutable. Errors name row and column, to the owner alone."""
     media = content_type.partition(";")[0].strip().lower()
-    if media not in FORMATS:
-        raise UnsupportedMediaType(f"send one of: {', '.join(FORMATS)}.")
+    if media not in BY_MEDIA_TYPE:
+        raise UnsupportedMediaType(f"send one of: {', '.join(BY_MEDIA_TYPE)}.")
 
     def begin() -> Row[Any]:
         with ctx.db.read() as connection:
@@ -131,7 +135,7 @@ async def upload_data(
     row = await to_thread.run_sync(begin)
     path = await receive(ctx.settings, row, request.stream())
     await to_thread.run_sync(
-        partial(finish_upload, ctx.db, ctx.settings, row, path, FORMATS[media]),
+        partial(finish_upload, ctx.db, ctx.settings, row, path, BY_MEDIA_TYPE[media]),
         limiter=ctx.ingestions,
     )
     return await to_thread.run_sync(get_dataset, ctx, me, dataset_id)

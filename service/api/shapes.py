@@ -393,6 +393,7 @@ class AlgorithmShape(BaseModel):
     theorem: str
     problem: str
     needs: list[str]
+    takes: dict[str, Any] = Field(description="The names that a job may use, and what of its data.")
     cost: str
     parameters: dict[str, Any]
     example: dict[str, Any] = Field(description="The rest of a job that it takes.")
