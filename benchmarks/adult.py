@@ -96,7 +96,7 @@ def load(folder, part, table=ADULT):
 
 
 def facts(rows, epsilon, schema=ADULT.schema):
-    """What an upload of so many rows puts in the books, and an account that can pay for one job."""
+    """What an upload of so many rows records, and an account that can pay for one job."""
     return Facts(
         rows=rows,
         columns=schema.width,

@@ -83,9 +83,9 @@ class Watched(Data):
         super().__init__(*arguments)
         self.points = []
 
-    def exact_leaf(self, at, *rest):
-        self.points.append(at)
-        return super().exact_leaf(at, *rest)
+    def _estimated(self, estimate, rows):
+        self.points.append(estimate.at)
+        return super()._estimated(estimate, rows)
 
 
 def planned(regime, n):

@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 from scipy.stats import chi2_contingency
 
-import workers.data
+import workers.rows
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
@@ -110,10 +110,10 @@ def passes():
         made, x, y = sums(ROWS, COLUMNS, storage)
         weights = np.random.default_rng(1).normal(size=COLUMNS)
         for threads in (1, 2):
-            workers.data.thread_count = lambda count=threads: count
+            workers.rows.thread_count = lambda count=threads: count
             madd.AVAILABLE = fast and available
             noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
-            seconds = best(lambda noisy=noisy, w=weights: noisy.exact_sum(w, 0, ROWS))
+            seconds = best(lambda noisy=noisy, w=weights: noisy._sums.gradients(w, range(ROWS)))
             madd.AVAILABLE = available
             share, speed = reading(x, threads) / seconds, x.nbytes / seconds / 1e9
             kind = storage + (" AVX2" if fast and available else " portable")
@@ -122,7 +122,7 @@ def passes():
 
 def growth():
     """Exponents of time in n and in d, by least squares on logarithms."""
-    workers.data.thread_count = lambda: 1
+    workers.rows.thread_count = lambda: 1
     for name, shapes in (
         ("n", [(2**k, COLUMNS) for k in range(16, 21)]),
         ("d", [(2**17, 64 * 2**k) for k in range(5)]),
@@ -132,7 +132,9 @@ def growth():
             made, x, y = sums(rows, columns, "fixed")
             noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
             w = np.ones(columns)
-            times.append(best(lambda noisy=noisy, w=w, rows=rows: noisy.exact_sum(w, 0, rows), 15))
+            times.append(
+                best(lambda noisy=noisy, w=w, rows=rows: noisy._sums.gradients(w, range(rows)), 15)
+            )
         sizes = [rows * columns for rows, columns in shapes]
         exponent = np.polyfit(np.log(sizes), np.log(times), 1)[0]
         print(f"time grows like {name}^{exponent:.3f}")
@@ -158,7 +160,7 @@ def same_law(other):
 
 
 def fit_seconds(algorithm, rows=200_000, **more):
-    workers.data.thread_count = lambda: 2
+    workers.rows.thread_count = lambda: 2
     made, x, y = sums(rows, COLUMNS, "fixed", algorithm, **more)
 
     def run():

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.client import Model
 from service.datasets.encode import columns_from_rows, encode_features, encode_label
 from service.jobs.card import weights_of
+from service.model import Model
 from service.planning.losses import scalar
 from service.planning.spec import JobSpec
 from workers.directions import ball

@@ -23,7 +23,7 @@ from service.db import iso, lock
 from service.errors import BudgetNotSet, DatasetNotReady
 from service.ledger.accounts import Account, find_account, open_account
 from service.ledger.adjust import set_frozen, top_up
-from service.ledger.reserve import own_room
+from service.ledger.reserve import analyst_share
 from service.planning.conversion import epsilon_of_units, largest_epsilon
 from service.tables import entries, lineages
 
@@ -40,7 +40,7 @@ def budget_view(connection: Connection, me: Caller, account: Account) -> dict[st
         .group_by(entries.c.units)
     )
     summed = sum(row.times * epsilon_of_units(row.units, delta) for row in charges)
-    cap, committed = own_room(connection, account, me.id)
+    cap, committed = analyst_share(connection, account, me.id)
     share = None
     if cap is not None:
         left = min(cap - committed, account.remaining_units)

@@ -18,7 +18,7 @@ from service.api.released import resolved
 from service.api.shapes import JobRequest, JobShape, ModelShape, RecordShape
 from service.errors import JobNotFinished, Unauthenticated
 from service.jobs.cancel import cancel
-from service.jobs.record import ENDED
+from service.jobs.states import ENDED
 from service.jobs.submit import Submission, submit
 from service.jobs.view import job_view
 from service.planning.plan import canonical_json
@@ -54,7 +54,9 @@ async def submit_job(
             ctx.db,
             ctx.settings,
             authorise=lambda connection: usable_dataset(connection, me, request.dataset),
-            hold=lambda connection: usable_dataset(connection, me, request.dataset, hold=True),
+            authorise_and_lock=lambda connection: usable_dataset(
+                connection, me, request.dataset, hold=True
+            ),
             principal_id=me.id,
             spec=spec,
             metadata=request.metadata,

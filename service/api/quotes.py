@@ -13,7 +13,7 @@ from service.api.shapes import ComparisonShape, NoiseRequest, QuoteShape
 from service.errors import PlanRefused
 from service.jobs.submit import facts_for, plan_for
 from service.ledger.accounts import Account
-from service.ledger.reserve import room, why_frozen
+from service.ledger.reserve import available_units, why_frozen
 from service.planning.choose import Choice, choose, compare, epsilon_for_noise
 from service.planning.plan import Plan
 from service.planning.price import largest_fitting_epsilon
@@ -80,7 +80,7 @@ def _usable(connection: Connection, me: Caller, spec: JobSpec) -> tuple[Facts, A
 def _quote(
     connection: Connection, me: Caller, account: Account, planned: Plan, choice: Choice | None
 ) -> dict[str, Any]:
-    left, price = room(connection, account, me.id), planned.price.units
+    left, price = available_units(connection, account, me.id), planned.price.units
     refusal = None
     if account.frozen:
         refusal = why_frozen(connection, account.id)

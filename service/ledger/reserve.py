@@ -10,7 +10,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from service.errors import AnalystCapExceeded, BudgetExceeded, BudgetFrozen, InvalidRequest
 from service.ledger.accounts import Account, account_from, lock_account
-from service.ledger.entries import append
+from service.ledger.entries import append_entry
 from service.planning.price import largest_fitting_epsilon
 from service.tables import entries, shares
 
@@ -41,7 +41,7 @@ def reserve(
             **_refusal(account, units, account.remaining_units, delta),
         )
     _take_share(connection, account, principal_id, units, delta)
-    row = append(
+    row = append_entry(
         connection,
         account_id,
         kind="reserve",
@@ -85,7 +85,9 @@ def set_share(
     connection.execute(update(shares).where(mine).values(cap_units=cap_units))
 
 
-def own_room(connection: Connection, account: Account, principal_id: str) -> tuple[int | None, int]:
+def analyst_share(
+    connection: Connection, account: Account, principal_id: str
+) -> tuple[int | None, int]:
     """An analyst's cap in an account (None: the account's own), and what they have committed of it."""
     row = connection.execute(
         select(shares.c.cap_units, shares.c.committed_units).where(
@@ -95,9 +97,9 @@ def own_room(connection: Connection, account: Account, principal_id: str) -> tup
     return (None, 0) if row is None else (row.cap_units, row.committed_units)
 
 
-def room(connection: Connection, account: Account, principal_id: str) -> int:
+def available_units(connection: Connection, account: Account, principal_id: str) -> int:
     """The units that this analyst could still reserve: within the cap and their own share of it."""
-    cap, committed = own_room(connection, account, principal_id)
+    cap, committed = analyst_share(connection, account, principal_id)
     left = account.remaining_units
     return left if cap is None else min(left, cap - committed)
 
@@ -127,14 +129,17 @@ def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reaso
         )
     ).one()
     if row.resolved_by is not None:
-        raise AlreadyResolvedError(f"{account_id} entry {seq}")
+        raise AlreadyResolvedError(
+            f"entry {seq} of account {account_id} was already resolved by entry {row.resolved_by}; "
+            "a reservation is posted or voided once."
+        )
     if kind == "void":
         connection.execute(
             update(shares)
             .where(shares.c.account_id == account_id, shares.c.principal_id == row.principal_id)
             .values(committed_units=shares.c.committed_units - row.units)
         )
-    account = append(
+    account = append_entry(
         connection,
         account_id,
         kind=kind,

@@ -14,12 +14,14 @@ from service.planning.losses import problem
 from service.planning.plan import canonical_json
 from service.planning.spec import AllSpace, Box, L1Ball, L2Ball, LpBall, Polytope, Simplex
 from tests.planning.cases import OF, facts, spec
+from tests.workers.exact import exact_sum
 from workers.algorithms import RUNS
 from workers.certify import mean_gradient
-from workers.data import Data, WrongDataError
+from workers.data import Data
 from workers.measures import least, measures
 from workers.progress import Progress
 from workers.randomness import Randomness
+from workers.rows import WrongDataError
 from workers.samplers import rounded_laplace, rounded_normal
 
 NAME = "stationarity-certificate"
@@ -148,7 +150,7 @@ def test_no_exchange_moves_the_sum_over_points_beyond_its_sensitivity(storage, d
             y = np.ones(4)
             y[2] = label
             data = Data(made, x, y, Randomness(KEY, made.digest()))
-            results.append(sum(data.exact_sum(w, 0, 4) for w in places).astype(object))
+            results.append(sum(exact_sum(data, w, 0, 4) for w in places).astype(object))
     order = 1 if made.lattice.norm == "l1" else 2
     moved = [a - b for a in results for b in results]
     far = [sum(abs(v) for v in m) if order == 1 else sum(v * v for v in m) ** 0.5 for m in moved]

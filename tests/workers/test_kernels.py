@@ -7,10 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import workers.data
+import workers.rows
 from service.planning.losses import scalar
 from service.planning.spec import L1Ball, L2Ball, Logistic, Simplex, Squared
 from tests.planning.cases import facts, planned
+from tests.workers.exact import exact_sum
 from workers.arrays import integer_weights, read_only
 from workers.data import Data
 from workers.kernels import madd
@@ -201,13 +202,13 @@ def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(storage, delta
     y, w = rng.choice([-1.0, 1.0], 200), rng.normal(size=6)
     sums = set()
     for block in (1, 7, 64, 1025, 1 << 20):
-        monkeypatch.setattr(workers.data, "BLOCK_BYTES", block)
-        monkeypatch.setattr(workers.data, "_THREADED", 1 if block % 2 else 2**40)
-        monkeypatch.setattr(workers.data, "thread_count", lambda count=block: min(count, 8))
+        monkeypatch.setattr(workers.rows, "BLOCK_BYTES", block)
+        monkeypatch.setattr(workers.rows, "THREADED", 1 if block % 2 else 2**40)
+        monkeypatch.setattr(workers.rows, "thread_count", lambda count=block: min(count, 8))
         for order in (np.arange(200), np.arange(200)[::-1], rng.permutation(200)):
             noisy = Data(made, x[order], y[order], Randomness(bytes(32), ""))
-            sums.add(tuple(noisy.exact_sum(w, 0, 200).tolist()))
-            parts = [noisy.exact_sum(w, low, low + 50) for low in (0, 50, 100, 150)]
+            sums.add(tuple(exact_sum(noisy, w, 0, 200).tolist()))
+            parts = [exact_sum(noisy, w, low, low + 50) for low in (0, 50, 100, 150)]
             sums.add(tuple(sum(parts).tolist()))
     assert len(sums) == 1 and any(next(iter(sums)))
 

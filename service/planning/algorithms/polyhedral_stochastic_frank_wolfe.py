@@ -133,7 +133,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     loss = scalar(spec.loss)
     p, goal = problem(spec, facts), target(spec, facts)
     require_slope_bound(NAME, spec, p)
-    s, margin = _shape(spec, facts)
+    s, margin = shape(spec, facts)
     L0 = loss.lipschitz(margin, facts.label_bound)
     order = min(best_order(goal.epsilon, goal.delta), facts.account.order or 2) if goal.delta else 0
 
@@ -242,13 +242,13 @@ def _gap(
     )
 
 
-def _shape(spec: JobSpec, facts: Facts) -> tuple[Shape, float]:
-    """The polytope's shape, and the largest margin over it."""
+def shape(spec: JobSpec, facts: Facts, unit: float | None = None) -> tuple[Shape, float]:
+    """The polytope's shape, in `unit` or in one that suits it, and the largest margin over it."""
     s, feature = vertices.scores(spec, facts), facts.feature_step or 0.0
     if spec.set.kind != "polytope":
         pairs = int(s.pairs)
         return Shape(s.candidates, s.unit, pairs, pairs * s.unit * feature), s.margin
-    unit = s.unit * _COARSER
+    unit = unit or s.unit * _COARSER
     fixed = fixed_point(spec.set.vertices, unit)
     reach = partial(_reach, facts.linf_units or 0, facts.l2_units or 0)
     fine = vertices.largest_pair(fixed, reach)

@@ -30,7 +30,9 @@ class Scores:
     sensitivity: int  # how far one record moves the difference of two scores
 
 
-def scores(spec: JobSpec, facts: Facts) -> Scores:
+def scores(spec: JobSpec, facts: Facts, unit: float | None = None) -> Scores:
+    """Of the set's vertices; those that are given by their entries count in `unit`, or in one that
+    suits them."""
     d, feature = facts.columns, facts.feature_step or 0.0
     linf, l2, Q = facts.linf_units or 0, facts.l2_units or 0, DERIVATIVE_UNITS
     entry = min(linf, l2)
@@ -54,7 +56,7 @@ def scores(spec: JobSpec, facts: Facts) -> Scores:
             width = largest_pair(vertices, reach) * (1 + 2.0**-40)
             if width < _WIDTH_MIN:
                 raise PlanRefused("the vertices differ by less than 1e-90; give them a distance.")
-            unit = 2.0 ** (frexp(Q * width)[1] - _SCORE_BITS)
+            unit = unit or 2.0 ** (frexp(Q * width)[1] - _SCORE_BITS)
             R = Q * width / unit
             slack = ceil(8 * (d + 1) * _U * facts.rows * R) + 3
             margin = max(reach(v, (0.0,) * d) for v in vertices) * feature
