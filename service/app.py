@@ -24,7 +24,7 @@ from service.api.conditional import Conditional
 from service.api.context import Context
 from service.api.feed import Feed
 from service.api.limits import Limits
-from service.api.problems import RESPONSES, ProblemShape, install
+from service.api.problems import RESPONSES, ProblemDetails, install
 from service.config import Settings
 from service.datasets.upload import sweep_unused
 from service.db import Database
@@ -108,7 +108,7 @@ def _describe_problems(app: FastAPI) -> None:
     def openapi() -> dict[str, object]:
         if app.openapi_schema is None:
             document = generate()
-            document["components"]["schemas"]["ProblemShape"] = ProblemShape.model_json_schema(
+            document["components"]["schemas"]["ProblemDetails"] = ProblemDetails.model_json_schema(
                 ref_template="#/components/schemas/{model}"
             )
         return app.openapi_schema  # type: ignore[return-value]

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, Row, Select, func, select
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import AfterNumber, Limit, Page, by_number
-from service.api.shapes import (
+from service.api.schemas.budgets import (
     BudgetRequest,
-    BudgetShape,
-    EntryShape,
+    BudgetView,
+    EntryView,
     ReasonRequest,
     TopUpRequest,
 )
@@ -54,7 +54,7 @@ def budget_view(connection: Connection, me: Caller, account: Account) -> dict[st
     return account.balance() | {"epsilon_summed": round(summed, 6), "share": share}
 
 
-@router.put("/datasets/{dataset_id}/budget", status_code=201, response_model=BudgetShape)
+@router.put("/datasets/{dataset_id}/budget", status_code=201, response_model=BudgetView)
 def set_budget(ctx: Ctx, me: Me, dataset_id: str, request: BudgetRequest) -> Any:
     """Fix the ceiling (epsilon, delta), once and for ever, and the cap to operate under."""
     with ctx.db.write() as connection:
@@ -75,14 +75,14 @@ def set_budget(ctx: Ctx, me: Me, dataset_id: str, request: BudgetRequest) -> Any
         return budget_view(connection, me, account)
 
 
-@router.get("/datasets/{dataset_id}/budget", response_model=BudgetShape)
+@router.get("/datasets/{dataset_id}/budget", response_model=BudgetView)
 def get_budget(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     with ctx.db.read() as connection:
         row = visible_dataset(connection, me, dataset_id)
         return budget_view(connection, me, _account(connection, row))
 
 
-@router.post("/datasets/{dataset_id}/budget/top-ups", status_code=201, response_model=BudgetShape)
+@router.post("/datasets/{dataset_id}/budget/top-ups", status_code=201, response_model=BudgetView)
 def add_top_up(ctx: Ctx, me: Me, dataset_id: str, request: TopUpRequest) -> Any:
     """Raise the cap, at most to the ceiling: an entry of the ledger, with the owner's reason."""
     return _adjust(
@@ -99,13 +99,13 @@ def add_top_up(ctx: Ctx, me: Me, dataset_id: str, request: TopUpRequest) -> Any:
     )
 
 
-@router.post("/datasets/{dataset_id}/budget/freeze", response_model=BudgetShape)
+@router.post("/datasets/{dataset_id}/budget/freeze", response_model=BudgetView)
 def freeze(ctx: Ctx, me: Me, dataset_id: str, request: ReasonRequest) -> Any:
     """Admit no more jobs to the account that this dataset spends from. Jobs admitted before run on."""
     return _set_frozen(ctx, me, dataset_id, True, request.reason)
 
 
-@router.post("/datasets/{dataset_id}/budget/unfreeze", response_model=BudgetShape)
+@router.post("/datasets/{dataset_id}/budget/unfreeze", response_model=BudgetView)
 def unfreeze(ctx: Ctx, me: Me, dataset_id: str, request: ReasonRequest) -> Any:
     return _set_frozen(ctx, me, dataset_id, False, request.reason)
 
@@ -116,7 +116,7 @@ Kind = Annotated[
 Filter = Annotated[str | None, Query(max_length=64)]
 
 
-@router.get("/datasets/{dataset_id}/ledger", response_model=Page[EntryShape])
+@router.get("/datasets/{dataset_id}/ledger", response_model=Page[EntryView])
 def list_ledger(
     ctx: Ctx,
     me: Me,
@@ -154,14 +154,14 @@ def export_ledger(
         account = _account(connection, visible_dataset(connection, me, dataset_id))
 
     def lines() -> Iterator[str]:
-        yield _line(EntryShape.model_fields)
+        yield _line(EntryView.model_fields)
         after, more = 0, True
         while more:
             with ctx.db.read() as connection:
                 book = _book(account, kind, principal, job)
                 rows, more = by_number(connection, entries.c.seq, book, 1000, after)
             for row in rows:
-                view = EntryShape.model_validate(_entry_view(row, account))
+                view = EntryView.model_validate(_entry_view(row, account))
                 yield _line(view.model_dump().values())
                 after = row.seq
 

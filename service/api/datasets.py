@@ -11,12 +11,12 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, after_name, newest_first
-from service.api.shapes import (
+from service.api.schemas.datasets import (
     DatasetRequest,
-    DatasetShape,
     DatasetSummary,
+    DatasetView,
     GrantRequest,
-    GrantShape,
+    GrantView,
 )
 from service.datasets.schema import Schema
 from service.datasets.upload import delete_dataset_data, finish_upload, receive
@@ -60,7 +60,7 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
     return view
 
 
-@router.post("/datasets", status_code=201, response_model=DatasetShape)
+@router.post("/datasets", status_code=201, response_model=DatasetView)
 def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
     """Declare a dataset by its public facts; its data follows with PUT .../data."""
     me.need("owner")
@@ -97,7 +97,7 @@ def list_datasets(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = N
     return {"data": data, "has_more": more, "url": "/v1/datasets"}
 
 
-@router.get("/datasets/{dataset_id}", response_model=DatasetShape)
+@router.get("/datasets/{dataset_id}", response_model=DatasetView)
 def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     with ctx.db.read() as connection:
         return dataset_view(connection, me, visible_dataset(connection, me, dataset_id))
@@ -105,7 +105,7 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 
 @router.put(
     "/datasets/{dataset_id}/data",
-    response_model=DatasetShape,
+    response_model=DatasetView,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -146,7 +146,7 @@ def delete_data(ctx: Ctx, me: Me, dataset_id: str) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/datasets/{dataset_id}/grants", response_model=Page[GrantShape])
+@router.get("/datasets/{dataset_id}/grants", response_model=Page[GrantView])
 def list_grants(
     ctx: Ctx, me: Me, dataset_id: str, limit: Limit = 100, starting_after: After = None
 ) -> Any:
@@ -160,7 +160,7 @@ def list_grants(
     return {"data": data, "has_more": more, "url": f"/v1/datasets/{dataset_id}/grants"}
 
 
-@router.put("/datasets/{dataset_id}/grants/{principal_id}", response_model=GrantShape)
+@router.put("/datasets/{dataset_id}/grants/{principal_id}", response_model=GrantView)
 def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRequest) -> Any:
     """Let an analyst use the dataset. A given `epsilon_cap` bounds what they may commit in the account
     that this dataset spends from (null lifts the bound); left out, the bound stays as it is."""

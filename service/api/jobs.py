@@ -15,7 +15,8 @@ from service.api.conditional import etag, matches
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
 from service.api.released import resolved
-from service.api.shapes import JobRequest, JobShape, ModelShape, RecordShape
+from service.api.schemas.audit import RecordView
+from service.api.schemas.jobs import JobRequest, JobView, ModelView
 from service.errors import JobNotFinished, Unauthenticated
 from service.jobs.cancel import cancel
 from service.jobs.record import ENDED
@@ -33,7 +34,7 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})")
 @router.post(
     "/jobs",
     status_code=202,
-    response_model=JobShape,
+    response_model=JobView,
     responses={202: {"description": "Reserved and queued; follow Location."}},
 )
 async def submit_job(
@@ -73,7 +74,7 @@ async def submit_job(
     )
 
 
-@router.get("/jobs", response_model=Page[JobShape])
+@router.get("/jobs", response_model=Page[JobView])
 def list_jobs(
     ctx: Ctx,
     me: Me,
@@ -98,7 +99,7 @@ def list_jobs(
     return {"data": [job_view(row) for row in rows], "has_more": more, "url": "/v1/jobs"}
 
 
-@router.get("/jobs/{job_id}", response_model=JobShape)
+@router.get("/jobs/{job_id}", response_model=JobView)
 async def get_job(
     ctx: Ctx,
     me: Me,
@@ -141,7 +142,7 @@ async def get_job(
     return Response(body, headers=headers, media_type="application/json")
 
 
-@router.post("/jobs/{job_id}/cancel", response_model=JobShape)
+@router.post("/jobs/{job_id}/cancel", response_model=JobView)
 def cancel_job(ctx: Ctx, me: Me, job_id: str) -> Any:
     """Free of charge before the data was opened; after it the full price stays."""
     with ctx.db.write() as connection:
@@ -159,7 +160,7 @@ def get_plan(ctx: Ctx, me: Me, job_id: str) -> dict[str, Any]:
     return plan
 
 
-@router.get("/jobs/{job_id}/model", response_model=ModelShape)
+@router.get("/jobs/{job_id}/model", response_model=ModelView)
 def get_model(ctx: Ctx, me: Me, job_id: str) -> Any:
     with ctx.db.read() as connection:
         job = visible_job(connection, me, job_id)
@@ -169,7 +170,7 @@ def get_model(ctx: Ctx, me: Me, job_id: str) -> Any:
     return json.loads(card)
 
 
-@router.get("/jobs/{job_id}/audit", response_model=RecordShape)
+@router.get("/jobs/{job_id}/audit", response_model=RecordView)
 def get_record(ctx: Ctx, me: Me, job_id: str) -> Any:
     with ctx.db.read() as connection:
         job = visible_job(connection, me, job_id)

@@ -26,7 +26,7 @@ log = logging.getLogger("epsilond.api")
 MEDIA_TYPE = "application/problem+json"
 
 
-class ProblemShape(BaseModel):
+class ProblemDetails(BaseModel):
     """RFC 9457. `code` is the last part of `type`; refusals carry further public members."""
 
     type: str
@@ -41,7 +41,7 @@ class ProblemShape(BaseModel):
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {
         "description": description,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemShape"}}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
     }
     for status, description in (("4XX", "The request was refused."), ("5XX", "A failure of ours."))
 }

@@ -9,7 +9,7 @@ from service.api.auth import Caller, Me, usable_dataset
 from service.api.budgets import budget_view
 from service.api.context import Ctx
 from service.api.released import resolved
-from service.api.shapes import ComparisonShape, NoiseRequest, QuoteShape
+from service.api.schemas.quotes import ComparisonView, NoiseRequest, QuoteView
 from service.errors import PlanRefused
 from service.jobs.submit import facts_for, plan_for
 from service.ledger.accounts import Account
@@ -22,7 +22,7 @@ from service.planning.spec import Facts, JobSpec
 router = APIRouter(tags=["quotes"])
 
 
-@router.post("/quotes", response_model=QuoteShape)
+@router.post("/quotes", response_model=QuoteView)
 async def quote(ctx: Ctx, me: Me, request: JobSpec) -> Any:
     """The Plan and its price; the largest epsilon that fits, and how many jobs like this one."""
 
@@ -36,7 +36,7 @@ async def quote(ctx: Ctx, me: Me, request: JobSpec) -> Any:
     return await ctx.turns.take(me.id, answer)
 
 
-@router.post("/quotes/comparison", response_model=ComparisonShape)
+@router.post("/quotes/comparison", response_model=ComparisonView)
 async def compare_algorithms(ctx: Ctx, me: Me, request: JobSpec) -> Any:
     """Every algorithm of the catalog on one spec, whichever it names. An algorithm that does not take
     the spec's parameters declines, so leave them out to see all."""
@@ -55,7 +55,7 @@ async def compare_algorithms(ctx: Ctx, me: Me, request: JobSpec) -> Any:
     return await ctx.turns.take(me.id, answer)
 
 
-@router.post("/quotes/noise", response_model=QuoteShape)
+@router.post("/quotes/noise", response_model=QuoteView)
 async def quote_for_noise(ctx: Ctx, me: Me, request: NoiseRequest) -> Any:
     """The quote at the smallest epsilon whose noise is at most the wanted one. The spec's own epsilon
     only serves `auto`, to choose an algorithm."""

@@ -30,6 +30,10 @@ class GradientDescentSchedule(_Part):
     averaged: PositiveInt
     batch: PositiveInt | None = None
 
+    def step_from_zero(self, rows: int) -> float:
+        """How far one unit of a noisy sum moves a weight that is 0."""
+        return self.step_size / (self.batch or rows)
+
 
 class ClippedSgdSchedule(_Part):
     """Batch t is the rows [t * batch, (t + 1) * batch); steps and weights in `sgd_weights`."""
