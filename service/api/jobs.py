@@ -16,13 +16,14 @@ from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
 from service.api.released import resolved
 from service.api.schemas.audit import RecordView
-from service.api.schemas.jobs import JobRequest, JobView, ModelView
+from service.api.schemas.jobs import JobRequest, JobView, ModelView, ReleasesView
 from service.errors import JobNotFinished, Unauthenticated
 from service.jobs.cancel import cancel
 from service.jobs.record import ENDED
 from service.jobs.submit import Submission, submit
 from service.jobs.view import job_view
-from service.planning.plan import canonical_json
+from service.planning.describe import describe
+from service.planning.plan import Plan, canonical_json
 from service.tables import audit_records, datasets, jobs, models
 
 router = APIRouter(tags=["jobs"])
@@ -158,6 +159,15 @@ def get_plan(ctx: Ctx, me: Me, job_id: str) -> dict[str, Any]:
     with ctx.db.read() as connection:
         plan: dict[str, Any] = json.loads(visible_job(connection, me, job_id).plan)
     return plan
+
+
+@router.get("/jobs/{job_id}/releases", response_model=ReleasesView)
+def get_releases(ctx: Ctx, me: Me, job_id: str) -> Any:
+    """The job's Plan in words and numbers: each release, its noise, how often, over which rows."""
+    with ctx.db.read() as connection:
+        job = visible_job(connection, me, job_id)
+    described = describe(Plan.model_validate_json(job.plan))
+    return {"job": job.id, "plan_digest": job.plan_digest, **described.model_dump()}
 
 
 @router.get("/jobs/{job_id}/model", response_model=ModelView)

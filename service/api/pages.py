@@ -4,7 +4,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel
-from sqlalchemy import Column, Connection, Row, Select, Table, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, tuple_
 
 from service.errors import NotFound
 
@@ -38,7 +38,7 @@ def newest_first(
 
 
 def by_number(
-    connection: Connection, number: Column[int], query: Select[Any], limit: int, after: int
+    connection: Connection, number: ColumnElement[int], query: Select[Any], limit: int, after: int
 ) -> tuple[list[Row[Any]], bool]:
     """A page of numbered rows in order, after a number."""
     rows = list(connection.execute(query.where(number > after).order_by(number).limit(limit + 1)))

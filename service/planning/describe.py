@@ -71,7 +71,7 @@ class DescribedRelease(BaseModel):
 class Description(BaseModel):
     summary: str = Field(description="What the Plan fits, on what, and how.")
     releases: list[DescribedRelease] = Field(description="All that leaves the data, in order.")
-    count: int = Field(description="How many vectors or choices that is.")
+    release_count: int = Field(description="How many vectors or choices that is.")
     weight_noise: float | None = Field(
         description="The standard deviation of the noise in one weight, before projection, where the "
         "model is one noisy point or one noisy step from 0; null where no single number says it."
@@ -84,7 +84,7 @@ def describe(plan: Plan) -> Description:
     return Description(
         summary=_summary(plan),
         releases=found,
-        count=plan.release.count(),
+        release_count=plan.release.count(),
         weight_noise=_weight_noise(plan, found),
     )
 

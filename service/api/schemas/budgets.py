@@ -31,6 +31,7 @@ class ShareView(BaseModel):
     """What the caller themself may commit, where the owner bounded it."""
 
     epsilon_cap: float
+    epsilon_committed: float
     epsilon_remaining: float
     units_cap: int
     units_committed: int
@@ -75,3 +76,7 @@ class EntryView(BaseModel):
     job: str | None
     reason: str
     created_at: str
+    units_spent: int = Field(description="Of the account, after this entry; so are those below.")
+    units_remaining: int
+    epsilon_spent: float
+    epsilon_remaining: float

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from service.api.schemas.common import Metadata
 from service.api.schemas.quotes import ChoiceView
 from service.datasets.schema import Schema
+from service.planning.describe import Description
 from service.planning.spec import JobSpec
 
 
@@ -44,6 +45,14 @@ class JobView(BaseModel):
     created_at: str
     started_at: str | None
     finished_at: str | None
+
+
+class ReleasesView(Description):
+    """A job's Plan in words and numbers; the Plan itself is what was charged and signed."""
+
+    object: Literal["releases"] = "releases"
+    job: str
+    plan_digest: str
 
 
 class EventView(BaseModel):

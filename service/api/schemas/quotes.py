@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from service.api.schemas.budgets import BudgetView
+from service.planning.describe import Description
 from service.planning.plan import Plan
 from service.planning.spec import JobSpec
 
@@ -47,7 +48,9 @@ class ComparisonView(BaseModel):
     data: list[CandidateView] = Field(description="The whole catalog, best first.")
 
 
-class QuoteView(BaseModel):
+class QuoteView(Description):
+    """The Plan and its price, the Plan in words and numbers, and whether it fits."""
+
     object: Literal["quote"] = "quote"
     epsilon: float
     fits: bool
