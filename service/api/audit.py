@@ -72,7 +72,9 @@ async def verify(
             else:
                 pair = list(_chain(connection, dataset_id, seq - 1, 2 if seq > 1 else 1))
                 if not pair or pair[-1]["body"].get("seq") != seq:
-                    raise NotFound("the chain has no record of this number.")
+                    raise NotFound(
+                        "the chain has no record of this number; GET .../audit/head says its length."
+                    )
                 checked = 1
                 findings = verify_record(pair[-1], pair[0] if seq > 1 else None, key)
         return {
@@ -84,7 +86,7 @@ async def verify(
             "findings": findings[:100],
         }
 
-    return await ctx.turns.take(me.id, answer)
+    return await ctx.limiter.run(me.id, answer)
 
 
 def _chain(

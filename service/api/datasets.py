@@ -25,11 +25,26 @@ from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMe
 from service.ledger.accounts import find_account
 from service.ledger.reserve import set_share
 from service.planning.conversion import budget_units, epsilon_of_units
+from service.planning.price import AccountTerms
+from service.planning.spec import Facts
+from service.planning.suitable import suitable_losses
 from service.tables import datasets, grants, principals, shares
 
 router = APIRouter(tags=["datasets"])
 
 FORMATS = {"text/csv": "csv", "application/x-npz": "npz", "application/zip": "npz"}
+
+
+ANY_ACCOUNT = AccountTerms(kind="pure", delta=0.0)  # which losses suit does not depend on it
+
+
+def whole_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str, Any]:
+    """A dataset by itself: with what suits it, which is too long for a list."""
+    losses = []
+    if row.facts is not None:
+        facts = Facts.model_validate({**json.loads(row.facts), "account": ANY_ACCOUNT})
+        losses = suitable_losses(facts)
+    return {**dataset_view(connection, me, row), "losses": losses}
 
 
 def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str, Any]:
@@ -82,7 +97,7 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
                 created_ms=now_ms(),
             )
         )
-        return dataset_view(connection, me, owned_dataset(connection, me, dataset_id))
+        return whole_view(connection, me, owned_dataset(connection, me, dataset_id))
 
 
 @router.get("/datasets", response_model=Page[DatasetSummary])
@@ -100,7 +115,7 @@ def list_datasets(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = N
 @router.get("/datasets/{dataset_id}", response_model=DatasetView)
 def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     with ctx.db.read() as connection:
-        return dataset_view(connection, me, visible_dataset(connection, me, dataset_id))
+        return whole_view(connection, me, visible_dataset(connection, me, dataset_id))
 
 
 @router.put(

@@ -166,5 +166,7 @@ def _number(last_event_id: str | None) -> int:
     if not last_event_id:
         return 0
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10):
-        raise InvalidRequest("Last-Event-ID is not the id of an event of this stream.")
+        raise InvalidRequest(
+            "Last-Event-ID is not the id of an event of this stream; leave it out to hear all."
+        )
     return int(last_event_id)

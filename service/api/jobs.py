@@ -66,7 +66,7 @@ async def submit_job(
             ctx.try_hint(done.job_id)
         return done
 
-    submission = await ctx.turns.take(me.id, answer, charged=True)
+    submission = await ctx.limiter.run(me.id, answer, charged=True)
     headers = {"Location": f"/v1/jobs/{submission.job_id}", "Retry-After": "1"}
     if submission.replayed:
         headers["Idempotent-Replayed"] = "true"
@@ -139,7 +139,9 @@ async def get_job(
             if listener is not None:
                 ctx.feed.leave(listener)
         if listener is not None and listener.revoked:
-            raise Unauthenticated("the key or session was revoked or has expired meanwhile.")
+            raise Unauthenticated(
+                "the key or session was revoked or has expired meanwhile; sign in again."
+            )
     return Response(body, headers=headers, media_type="application/json")
 
 
@@ -176,7 +178,7 @@ def get_model(ctx: Ctx, me: Me, job_id: str) -> Any:
         job = visible_job(connection, me, job_id)
         card = connection.execute(select(models.c.card).where(models.c.job_id == job_id)).scalar()
     if card is None:
-        raise JobNotFinished(f"it is {job.state}; a model is there once it has succeeded.")
+        raise JobNotFinished(f"it is {job.state}; its model can be fetched once it has succeeded.")
     return json.loads(card)
 
 
@@ -188,5 +190,5 @@ def get_record(ctx: Ctx, me: Me, job_id: str) -> Any:
             select(audit_records).where(audit_records.c.job_id == job_id)
         ).first()
     if row is None:
-        raise JobNotFinished(f"it is {job.state}; a record is there once it has succeeded.")
+        raise JobNotFinished(f"it is {job.state}; its record can be fetched once it has succeeded.")
     return record_view(row)

@@ -55,7 +55,7 @@ def add_principal(ctx: Ctx, me: Me, request: PrincipalRequest) -> Any:
                 select(principals).where(principals.c.id == principal_id)
             ).one()
     except IntegrityError:
-        raise InvalidRequest("somebody has this name already; names are unique.") from None
+        raise InvalidRequest("somebody has this name already; choose another.") from None
     return _principal_view(row)
 
 
@@ -84,7 +84,7 @@ def add_key(ctx: Ctx, me: Me, request: KeyRequest) -> Any:
             ).first()
             is None
         ):
-            raise NotFound("no principal has this id.")
+            raise NotFound("no principal has this id; GET /v1/principals lists them.")
         return _new_key(connection, me, principal_id, request.expires_days)
 
 
@@ -120,7 +120,7 @@ def _revoke(connection: Connection, me: Caller, key_id: str) -> Row[Any]:
         live = live.where(api_keys.c.principal_id == me.id)
     row = connection.execute(live.values(revoked_ms=now_ms()).returning(api_keys)).first()
     if row is None:
-        raise NotFound("no key of yours that still works has this id.")
+        raise NotFound("no valid key of yours has this id; GET /v1/keys lists them.")
     return row
 
 

@@ -26,7 +26,7 @@ async def quote(ctx: Ctx, me: Me, request: JobSpec) -> Any:
     def answer() -> dict[str, Any]:
         return quotes.quote(ctx.db, ctx.settings, principal_id=me.id, authorised=authorised)
 
-    return await ctx.turns.take(me.id, answer)
+    return await ctx.limiter.run(me.id, answer)
 
 
 @router.post("/quotes/comparison", response_model=ComparisonView)
@@ -41,7 +41,7 @@ async def compare_algorithms(ctx: Ctx, me: Me, request: JobSpec) -> Any:
     def answer() -> dict[str, Any]:
         return quotes.comparison(ctx.db, ctx.settings, authorised=authorised)
 
-    return await ctx.turns.take(me.id, answer)
+    return await ctx.limiter.run(me.id, answer)
 
 
 @router.post("/quotes/noise", response_model=QuoteView)
@@ -63,4 +63,4 @@ async def quote_for_noise(ctx: Ctx, me: Me, request: NoiseRequest) -> Any:
             noise=request.noise,
         )
 
-    return await ctx.turns.take(me.id, answer)
+    return await ctx.limiter.run(me.id, answer)

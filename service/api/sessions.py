@@ -25,7 +25,7 @@ router = APIRouter(tags=["session"])
 def sign_in(ctx: Ctx, request: SessionRequest, http: Request, response: Response) -> Any:
     """Exchange a key for a session cookie. Needs no key but the one in the body."""
     if http.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise Forbidden("only a page of this service signs a browser in.")
+        raise Forbidden("only a page of this service may sign a browser in; open the dashboard.")
     me = caller_of_key(ctx, request.key.strip())
     token, session_id = secrets.token_urlsafe(32), new_id("ses")
     longest = int(ctx.settings.session_seconds_max)

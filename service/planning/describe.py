@@ -65,6 +65,7 @@ class DescribedRelease(BaseModel):
         "ranges together cost what the most expensive one costs."
     )
     population: int | None = Field(description="The rows that a secret batch is drawn from.")
+    reading: str = Field(description="Which rows one release reads, in words.")
     words: str = Field(description="All of this in sentences.")
 
 
@@ -234,12 +235,14 @@ def _described(place: _Place, **what: Any) -> DescribedRelease:
         reads=place.reads,
         population=place.population,
         ranges=place.ranges,
+        reading="",
         words="",
     )
-    return made.model_copy(update={"words": _words(made)})
+    read = made.model_copy(update={"reading": _reading(made)})
+    return read.model_copy(update={"words": _words(read)})
 
 
-def _words(r: DescribedRelease) -> str:
+def _reading(r: DescribedRelease) -> str:
     how = {
         "all": f"over all {_number(r.rows)} rows",
         "disjoint": f"over up to {_number(r.rows)} rows that no other reads",
@@ -249,17 +252,21 @@ def _words(r: DescribedRelease) -> str:
         ranges = f"{_number(r.times // r.ranges)} over each of {_number(r.ranges)} disjoint ranges"
         how = f"{ranges} of up to {_number(r.rows)} rows"
     if r.reads == "disjoint" and r.times > r.ranges == 1:
-        how = f"all over {_number(r.rows)} rows that no other reads"
+        how = f"all over the same {_number(r.rows)} rows, which no other reads"
+    return how
+
+
+def _words(r: DescribedRelease) -> str:
     each = "" if r.times == 1 else f"{_number(r.times)} times "
     if r.norm is None:
         return (
-            f"{each}{r.released}, {how}; a candidate is e times less likely for every "
+            f"{each}{r.released}, {r.reading}; a candidate is e times less likely for every "
             f"{_number(r.noise)} that its score is worse. Replacing one record moves the difference "
             f"of two scores by at most {_number(r.sensitivity)}."
         )
     size = "standard deviation" if r.mechanism == "Gaussian" else "scale"
     return (
-        f"{each}{r.released}, {how}, plus {r.mechanism} noise of {size} {_number(r.noise)}. "
+        f"{each}{r.released}, {r.reading}, plus {r.mechanism} noise of {size} {_number(r.noise)}. "
         f"Replacing one record moves it by at most {_number(r.sensitivity)} ({r.norm})."
     )
 

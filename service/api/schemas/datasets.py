@@ -47,6 +47,9 @@ class DatasetSummary(BaseModel):
 class DatasetView(DatasetSummary):
     schema_: Schema = Field(alias="schema")
     features: list[str]
+    losses: list[str] = Field(
+        description="That fit its label, those first that need no clip; empty until it has data."
+    )
 
 
 class GrantView(BaseModel):
