@@ -51,16 +51,16 @@ def create_app(settings: Settings) -> FastAPI:
         sweep_unused(db, settings)
         loop = Loop(db, settings, hint, role="api")
         loop.start()
-        looking = asyncio.create_task(feed.run())
+        feed_task = asyncio.create_task(feed.run())
         if workers is not None:
             workers.start()
         try:
             yield
         finally:
             feed.end()
-            looking.cancel()
+            feed_task.cancel()
             with suppress(asyncio.CancelledError):
-                await looking
+                await feed_task
             if workers is not None:
                 workers.stop()
             loop.stop()

@@ -125,7 +125,11 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
         "requestBody": {
             "required": True,
             "content": {
-                media: {"schema": {"type": "string", "format": "binary"}} for media in FORMATS
+                media: {
+                    "schema": {"type": "string", "format": "binary"},
+                    "x-suffixes": [f".{name}"],
+                }
+                for media, name in FORMATS.items()
             },
         }
     },

@@ -76,7 +76,7 @@ export function query(values) {
 export async function all(path, cursor = (item) => item.id, most = 2000) {
   const items = [];
   const joiner = path.includes("?") ? "&" : "?";
-  for (let after = ""; ;) {
+  for (let after = ""; ; ) {
     const page = await get(
       `${path}${joiner}limit=${Math.min(100, most)}${after && `&starting_after=${after}`}`,
     );

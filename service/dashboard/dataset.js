@@ -54,7 +54,8 @@ export async function datasetPage(context) {
     const budget = dataset.state === "empty" ? null : await budgetOf(id);
     if (!context.here()) return;
     if (!budget) {
-      replace(parts.budget, unfinishedCard(dataset, mine), mine && setUpCard(dataset, refresh));
+      const next = mine && (await setUpCard(dataset, refresh));
+      replace(parts.budget, unfinishedCard(dataset, mine), next);
       return;
     }
     const [entries, grants, principals] = await Promise.all([

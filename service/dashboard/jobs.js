@@ -44,83 +44,40 @@ export const cancelButton = (job, then) =>
     "small",
   );
 
+const PAGE = 25;
+
+const newJobLink = (me) =>
+  ["analyst", "owner"].includes(me.role) && link("New job", "#/jobs/new", "button primary");
+
 export async function jobsPage(context) {
   const { root, me } = context;
   const datasets = await all("/datasets");
   const names = new Map(datasets.map((d) => [d.id, d.name]));
-  const dataset = select(
-    [["", "all datasets"], ...datasets.map((d) => [d.id, d.name])],
-    context.query.get("dataset") || "",
-  );
-  const state = select(
-    [["", "all states"], ...STATES.map((s) => [s, s])],
-    context.query.get("state") || "",
-  );
+  const chosen = (name) => context.query.get(name) || "";
+  const dataset = select([["", "all datasets"], ...names], chosen("dataset"));
+  const state = select([["", "all states"], ...STATES.map((s) => [s, s])], chosen("state"));
   const list = h("div");
-  let shown = 25;
+  let shown = PAGE;
 
-  const refresh = async () => {
-    const jobs = (
-      await all(`/jobs${query({ dataset: dataset.value, state: state.value })}`, undefined, shown)
-    ).slice(0, shown);
+  const showMore = () => {
+    shown += PAGE;
+    refresh();
+  };
+  async function refresh() {
+    const filters = query({ dataset: dataset.value, state: state.value });
+    const jobs = (await all(`/jobs${filters}`, undefined, shown)).slice(0, shown);
     if (!context.here()) return;
     if (!jobs.length) {
-      replace(
-        list,
-        card(
-          null,
-          empty(
-            "No jobs here",
-            dataset.value || state.value
-              ? "None matches these filters."
-              : "Jobs that you may see appear here as they are submitted.",
-            ["analyst", "owner"].includes(me.role) &&
-              link("New job", "#/jobs/new", "button primary"),
-          ),
-        ),
-      );
+      replace(list, noJobsCard(filters !== "", me));
       return;
     }
-    const rows = jobs.map((job) => [
-      link(code(job.id), `#/jobs/${job.id}`),
-      names.get(job.dataset) || code(job.dataset, 10),
-      job.spec.algorithm,
-      words(job.spec.loss.kind),
-      num(job.spec.privacy.epsilon),
-      badge(job.state),
-      progressCell(job),
-      when(job.created_at),
-      OPEN.includes(job.state) && me.role !== "auditor" ? cancelButton(job, refresh) : "",
-    ]);
+    const more = h("button", { type: "button", onclick: showMore }, "Show more");
     replace(
       list,
-      card(
-        null,
-        table(
-          "Jobs, newest first",
-          ["job", "dataset", "algorithm", "loss", "ε", "state", "steps", "submitted", ""],
-          rows,
-          { numbers: [4], cards: true },
-        ),
-      ),
-      jobs.length === shown &&
-        h(
-          "div",
-          { class: "actions" },
-          h(
-            "button",
-            {
-              type: "button",
-              onclick: () => {
-                shown += 25;
-                refresh();
-              },
-            },
-            "Show more",
-          ),
-        ),
+      card(null, jobsTable(jobs, names, me, refresh)),
+      jobs.length === shown && h("div", { class: "actions" }, more),
     );
-  };
+  }
   const soon = later(() => context.here() && refresh().catch(() => {}), 200);
   context.onEvent((event) => {
     if (event.event === "progress") {
@@ -136,11 +93,32 @@ export async function jobsPage(context) {
   await refresh();
   replace(
     root,
-    page(
-      "Jobs",
-      ["analyst", "owner"].includes(me.role) && link("New job", "#/jobs/new", "button primary"),
-    ),
+    page("Jobs", newJobLink(me)),
     h("div", { class: "row filters" }, field("Dataset", dataset), field("State", state)),
     list,
   );
+}
+
+function noJobsCard(filtered, me) {
+  const text = filtered
+    ? "None matches these filters."
+    : "Jobs that you may see appear here as they are submitted.";
+  return card(null, empty("No jobs here", text, newJobLink(me)));
+}
+
+function jobsTable(jobs, names, me, refresh) {
+  const heads = ["job", "dataset", "algorithm", "loss", "ε", "state", "steps", "submitted", ""];
+  const cancellable = (job) => OPEN.includes(job.state) && me.role !== "auditor";
+  const rows = jobs.map((job) => [
+    link(code(job.id), `#/jobs/${job.id}`),
+    names.get(job.dataset) || code(job.dataset, 10),
+    job.spec.algorithm,
+    words(job.spec.loss.kind),
+    num(job.spec.privacy.epsilon),
+    badge(job.state),
+    progressCell(job),
+    when(job.created_at),
+    cancellable(job) ? cancelButton(job, refresh) : "",
+  ]);
+  return table("Jobs, newest first", heads, rows, { numbers: [4], cards: true });
 }

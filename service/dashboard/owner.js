@@ -1,10 +1,10 @@
 // What the owner of a dataset may do: finish it, top up, grant, freeze.
 import { post, put } from "./client.js";
-import { budgetFields, sendData } from "./upload.js";
+import { budgetFields, fileField, sendData } from "./upload.js";
 import { card, empty, field, form, h, num, replace, select } from "./ui.js";
 
 // The next step of a dataset that has no data or no budget yet.
-export function setUpCard(dataset, refresh) {
+export async function setUpCard(dataset, refresh) {
   if (dataset.state === "empty") return uploadCard(dataset, refresh);
   const budget = budgetFields();
   const send = async () => {
@@ -14,15 +14,14 @@ export function setUpCard(dataset, refresh) {
   return card("Set its budget", form([budget.fields], "Fix the budget for ever", send));
 }
 
-function uploadCard(dataset, refresh) {
-  const file = h("input", { type: "file", accept: ".csv,.npz,text/csv", required: true });
-  const help = "CSV with a header, or NPZ; it must match the schema below.";
+async function uploadCard(dataset, refresh) {
+  const file = await fileField("It must match the schema below.");
   const send = async () => {
-    Object.assign(dataset, await sendData(dataset.id, file.files[0]));
+    Object.assign(dataset, await sendData(dataset.id, file.input.files[0]));
     await refresh();
   };
-  const options = { busy: "Uploading and encoding…" };
-  return card("Upload its data", form([field("File", file, help)], "Upload", send, options));
+  const busy = "Uploading and encoding…";
+  return card("Upload its data", form([file.element], "Upload", send, { busy }));
 }
 
 // Forms that are drawn again only when what they are about has changed: what is being typed stays.

@@ -7,6 +7,19 @@ export async function openapi() {
   return known;
 }
 
+// The files that may be uploaded, as the API's document lists them: what they are in words, and the
+// media type of every suffix.
+export async function fileFormats() {
+  const { paths } = await openapi();
+  const { content, description } = paths["/v1/datasets/{dataset_id}/data"].put.requestBody;
+  const pairs = Object.entries(content).flatMap(([media, { "x-suffixes": suffixes }]) =>
+    suffixes.map((suffix) => [suffix, media]),
+  );
+  const media = new Map(pairs.reverse()); // of several the first
+  const mediaOf = ({ name }) => media.get(name.slice(name.lastIndexOf(".")).toLowerCase());
+  return { suffixes: [...media.keys()], mediaOf, words: description ?? "" };
+}
+
 const named = (document, ref) => document.components.schemas[ref.split("/").at(-1)];
 export const title = (name) => words(name).replace(/^./, (first) => first.toUpperCase());
 const SIGNS = [
