@@ -161,11 +161,11 @@ function ticks(most) {
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => i * step);
 }
 
-// The index of the place that is nearest to another; of equals the last.
-function nearest(places, at) {
+// The index of the point that is nearest to another; of equals the last.
+function nearest(points, at) {
   let best = 0;
-  places.forEach((place, i) => {
-    if (Math.abs(place - at) <= Math.abs(places[best] - at)) best = i;
+  points.forEach((point, i) => {
+    if (Math.abs(point - at) <= Math.abs(points[best] - at)) best = i;
   });
   return best;
 }

@@ -168,12 +168,12 @@ export function unionForm(name, document, property, changed) {
     Object.keys(schemas).map((key) => [key, words(key)]),
     usual,
   );
-  const [help, place] = [h("p", { class: "help" }), h("div")];
+  const [help, fields] = [h("p", { class: "help" }), h("div")];
   let inner;
   const draw = () => {
     help.textContent = plain(schemas[kind.value].description);
     inner = schemaForm(schemas[kind.value], changed);
-    replace(place, inner.element);
+    replace(fields, inner.element);
   };
   const fill = (value) => {
     const given = typeof value === "string" ? { kind: value } : (value ?? property.default ?? {});
@@ -192,7 +192,7 @@ export function unionForm(name, document, property, changed) {
   });
   draw();
   return {
-    element: h("div", { class: "union" }, field(title(name), kind), help, place),
+    element: h("div", { class: "union" }, field(title(name), kind), help, fields),
     fill,
     allow,
     read: () => {

@@ -24,14 +24,14 @@ const FIELDS = {
 export function header(text) {
   const names = [];
   let [name, quoted] = ["", false];
-  for (const [place, sign] of [...text.replace(/^\ufeff/, "")].entries()) {
-    if (sign === '"') quoted = !quoted;
-    else if (sign === "," && !quoted) {
+  for (const [index, character] of [...text.replace(/^\ufeff/, "")].entries()) {
+    if (character === '"') quoted = !quoted;
+    else if (character === "," && !quoted) {
       names.push(name.trim());
       name = "";
-    } else if ((sign === "\n" || sign === "\r") && !quoted) {
-      if (place) break;
-    } else name += sign;
+    } else if ((character === "\n" || character === "\r") && !quoted) {
+      if (index) break;
+    } else name += character;
   }
   return [...names, name.trim()].filter(Boolean);
 }

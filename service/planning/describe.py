@@ -80,8 +80,8 @@ class Description(BaseModel):
 
 
 def describe(plan: Plan) -> Description:
-    place = _Place(plan, plan.schedule, plan.lattice, plan.facts.rows)
-    found = list(_walk(plan.release, place))
+    context = _Context(plan, plan.schedule, plan.lattice, plan.facts.rows)
+    found = list(_walk(plan.release, context))
     return Description(
         summary=_summary(plan),
         releases=found,
@@ -91,7 +91,7 @@ def describe(plan: Plan) -> Description:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Context:
     """Where in a Plan a release is: in which part of the schedule, on which lattice and rows."""
 
     plan: Plan
@@ -103,107 +103,109 @@ class _Place:
     times: int = 1
     ranges: int = 1
 
-    def repeated(self, times: int) -> "_Place":
+    def repeated(self, times: int) -> "_Context":
         return replace(self, times=self.times * times)
 
-    def on_ranges(self, ranges: int, rows: int) -> "_Place":
+    def on_ranges(self, ranges: int, rows: int) -> "_Context":
         more = replace(self, rows=rows, reads="disjoint", ranges=self.ranges * ranges)
         return more.repeated(ranges)
 
-    def drawn(self, batch: int, population: int) -> "_Place":
+    def drawn(self, batch: int, population: int) -> "_Context":
         return replace(self, rows=batch, reads="sampled", population=population)
 
 
-def _walk(node: Release, place: _Place) -> Iterator[DescribedRelease]:
+def _walk(node: Release, context: _Context) -> Iterator[DescribedRelease]:
     match node:
         case Repeat():
-            yield from _walk(node.release, place.repeated(node.times))
+            yield from _walk(node.release, context.repeated(node.times))
         case Sequence():
-            yield from _sequence(node, place)
+            yield from _sequence(node, context)
         case Disjoint():
-            yield from _disjoint(node, place)
+            yield from _disjoint(node, context)
         case Prefixes():
-            yield from _prefixes(node, place)
+            yield from _prefixes(node, context)
         case Subsample():
-            yield from _walk(node.release, place.drawn(node.batch, node.population))
+            yield from _walk(node.release, context.drawn(node.batch, node.population))
         case SampledGaussian():
-            drawn = place.drawn(node.batch, node.population)
+            drawn = context.drawn(node.batch, node.population)
             yield _vector(drawn, "Gaussian", node.sensitivity, node.sigma)
         case Gaussian():
-            yield _vector(place, "Gaussian", node.sensitivity, node.sigma)
+            yield _vector(context, "Gaussian", node.sensitivity, node.sigma)
         case Pure():
-            yield _vector(place, "Laplace", node.sensitivity, node.scale)
+            yield _vector(context, "Laplace", node.sensitivity, node.scale)
         case Exponential():
-            yield _choice(place, node)
+            yield _choice(context, node)
         case Recursive():  # choices differ; the first says how large they are
             first = Exponential(sensitivity=node.sensitivities[0], scale=node.scales[0])
-            yield _choice(place.repeated(node.count()), first)
+            yield _choice(context.repeated(node.count()), first)
 
 
-def _sequence(node: Sequence, place: _Place) -> Iterator[DescribedRelease]:
+def _sequence(node: Sequence, context: _Context) -> Iterator[DescribedRelease]:
     """Sums in sequence are on the Plan's lattice and then, of differences, on the schedule's other."""
-    lattices = iter((place.lattice, getattr(place.part, "later", place.lattice)))
+    lattices = iter((context.lattice, getattr(context.part, "later", context.lattice)))
     for inner in node.parts:
         chosen = isinstance(inner, Exponential)
-        own = place if chosen else replace(place, lattice=next(lattices, place.lattice))
+        own = context if chosen else replace(context, lattice=next(lattices, context.lattice))
         yield from _walk(inner, own)
 
 
-def _disjoint(node: Disjoint, place: _Place) -> Iterator[DescribedRelease]:
+def _disjoint(node: Disjoint, context: _Context) -> Iterator[DescribedRelease]:
     """By the schedule's phases or rounds where these are as many as the ranges, else batches alike."""
-    phases = getattr(place.part, "phases", None) or getattr(place.part, "rounds", ())
+    phases = getattr(context.part, "phases", None) or getattr(context.part, "rounds", ())
     phases = phases if isinstance(phases, tuple) else ()
     ranges = node.parts * node.copies if len(node.parts) == 1 else node.parts
     if len(ranges) == len(phases):
         for inner, phase in zip(ranges, phases, strict=True):
-            lattice = getattr(phase, "lattice", place.lattice)
-            own = replace(place, part=phase, lattice=lattice).on_ranges(1, _rows(phase))
+            lattice = getattr(phase, "lattice", context.lattice)
+            own = replace(context, part=phase, lattice=lattice).on_ranges(1, _rows(phase))
             yield from _walk(inner, own)
         return
     largest = max((phase.rows for phase in phases), default=0)
-    batch = getattr(place.part, "batch", None) or largest or place.rows // len(ranges)
+    batch = getattr(context.part, "batch", None) or largest or context.rows // len(ranges)
     for inner in node.parts:
-        yield from _walk(inner, place.on_ranges(node.copies, batch))
+        yield from _walk(inner, context.on_ranges(node.copies, batch))
 
 
 def _rows(phase: Any) -> int:
     return int(phase.stop - phase.start if hasattr(phase, "stop") else phase.rows)
 
 
-def _prefixes(node: Prefixes, place: _Place) -> Iterator[DescribedRelease]:
+def _prefixes(node: Prefixes, context: _Context) -> Iterator[DescribedRelease]:
     """The first sum of a period is of whole gradients, the later ones are of differences."""
-    schedule = place.part
+    schedule = context.part
     kinds = (
-        (place.lattice, schedule.first_batch, 1),
+        (context.lattice, schedule.first_batch, 1),
         (schedule.later, schedule.batch, schedule.period - 1),
     )
     mechanism: Literal["Gaussian", "Laplace"] = (
         "Gaussian" if node.noise == "gaussian" else "Laplace"
     )
     for leaf, (lattice, batch, times) in zip(node.leaves, kinds, strict=False):
-        own = replace(place, lattice=lattice).on_ranges(times, batch)
+        own = replace(context, lattice=lattice).on_ranges(times, batch)
         yield _vector(own, mechanism, leaf.sensitivity, node.scale, ", within prefix sums")
 
 
 def _vector(
-    place: _Place,
+    context: _Context,
     mechanism: Literal["Gaussian", "Laplace"],
     sensitivity: int,
     scale: int,
     more: str = "",
 ) -> DescribedRelease:
-    plan, lattice = place.plan, place.lattice
+    plan, lattice = context.plan, context.lattice
     if lattice.kind == "point":
-        step = place.part.lattice_step
-        released, unit = "a point computed from its rows", "weights"
+        step = context.part.lattice_step
+        released, unit = "a point computed from the data", "weights"
     else:
         step = lattice.step
-        differences = lattice is not plan.lattice and lattice is getattr(place.part, "later", None)
+        differences = lattice is not plan.lattice and lattice is getattr(
+            context.part, "later", None
+        )
         of = "differences of gradients" if differences else "gradients"
         released = f"a sum of clipped {of}{more}"
         unit = "gradients" if plan.private_clip is None else "gradients per unit of the clip"
     return _described(
-        place,
+        context,
         mechanism=mechanism,
         released=released,
         sensitivity=sensitivity * step,
@@ -213,11 +215,11 @@ def _vector(
     )
 
 
-def _choice(place: _Place, node: Exponential) -> DescribedRelease:
-    clip = place.plan.private_clip
+def _choice(context: _Context, node: Exponential) -> DescribedRelease:
+    clip = context.plan.private_clip
     of_clip = clip is not None and node == clip.release()
     return _described(
-        place,
+        context,
         mechanism="exponential",
         released="a choice of the clip by scores" if of_clip else "a choice of a vertex by scores",
         sensitivity=float(node.sensitivity),
@@ -227,14 +229,14 @@ def _choice(place: _Place, node: Exponential) -> DescribedRelease:
     )
 
 
-def _described(place: _Place, **what: Any) -> DescribedRelease:
+def _described(context: _Context, **what: Any) -> DescribedRelease:
     made = DescribedRelease(
         **what,
-        times=place.times,
-        rows=place.rows,
-        reads=place.reads,
-        population=place.population,
-        ranges=place.ranges,
+        times=context.times,
+        rows=context.rows,
+        reads=context.reads,
+        population=context.population,
+        ranges=context.ranges,
         reading="",
         words="",
     )
