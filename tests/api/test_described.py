@@ -64,22 +64,17 @@ def test_sensitivity_over_noise_is_what_was_priced(plans):
     assert checked > 100
 
 
-def test_noise_in_units_of_what_is_released(plans):
+def test_noise_is_in_units_of_what_is_released(plans):
     for plan in plans:
-        first = (
-            next(r for r in describe(plan).releases if r.norm is not None)
-            if (plan.lattice.kind != "score")
-            else None
-        )
+        vectors = [release for release in describe(plan).releases if release.norm is not None]
+        assert (vectors == []) == (plan.lattice.kind == "score")
+        phases = getattr(plan.schedule, "phases", (plan.schedule,))
         if plan.lattice.kind == "sum":
-            lattices = [plan.lattice, *(p.lattice for p in _phases(plan) if hasattr(p, "lattice"))]
-            assert any(first.noise == lattice.noise_scale for lattice in lattices)
-            assert first.norm == plan.lattice.norm
-
-
-def _phases(plan):
-    phases = getattr(plan.schedule, "phases", ())
-    return phases if isinstance(phases, tuple) else ()
+            first = getattr(phases[0], "lattice", plan.lattice).noise_scale
+        elif plan.lattice.kind == "point":
+            first = phases[0].lattice_step * 2.0**plan.lattice.bits
+        if vectors:
+            assert vectors[0].noise == first and vectors[0].norm == plan.lattice.norm
 
 
 def test_a_jobs_releases_are_those_of_its_quote(service):
