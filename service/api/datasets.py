@@ -124,6 +124,7 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     openapi_extra={
         "requestBody": {
             "required": True,
+            "description": "CSV with a header, or NPZ with X and y.",
             "content": {
                 media: {
                     "schema": {"type": "string", "format": "binary"},
