@@ -44,14 +44,14 @@ from scipy.stats import rankdata
 
 from benchmarks.kernels import in_peers
 from service.datasets import encode
+from service.datasets.formats import csv
 from service.datasets.ingest import secret_order
-from service.datasets.read import read_csv
 from service.datasets.schema import Schema
 from service.planning.catalog import CATALOG, plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
 
@@ -90,13 +90,13 @@ def load(folder, part, table=ADULT):
         rows = [x.strip().rstrip(b".").rpartition(b",") for x in lines if not x.startswith(b"|")]
         rows = [a + b"," + UCI_INCOMES.get(c.strip(), c) for a, _, c in rows if a]
         text = b"\n".join([",".join(names).encode(), *rows])
-    blocks = list(read_csv(io.BytesIO(text), schema))
+    blocks = list(csv.read(io.BytesIO(text), schema, len(text)))
     x = np.concatenate([encode.encode_features(schema, block) for block in blocks])
     return x, np.concatenate([encode.encode_label(schema, b[schema.label.name]) for b in blocks])
 
 
 def facts(rows, epsilon, schema=ADULT.schema):
-    """What an upload of so many rows puts in the books, and an account that can pay for one job."""
+    """What an upload of so many rows records, and an account that can pay for one job."""
     return Facts(
         rows=rows,
         columns=schema.width,

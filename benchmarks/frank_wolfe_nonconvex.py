@@ -37,10 +37,11 @@ from benchmarks.pictures import picture
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
+from workers.sums import Sums
 
 DELTA = 1e-6
 SCALE = 1.0  # c of Welsch's loss
@@ -108,12 +109,20 @@ class Watched(Data):
     """Data that notes where gradients were taken, and asks for the last iterate."""
 
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
         self.iterates: list[np.ndarray] = []
+        super().__init__(*arguments)
 
-    def exact_change(self, now: np.ndarray, *rest: Any) -> np.ndarray:
-        self.iterates.append(now)
-        return super().exact_change(now, *rest)
+    def _on(self, lattice: Any) -> Sums:
+        """Sums that tell where they were asked for."""
+        made, iterates = super()._on(lattice), self.iterates
+        changes = made.changes
+
+        def noted(now: np.ndarray, *rest: Any) -> np.ndarray:
+            iterates.append(now)
+            return changes(now, *rest)
+
+        made.changes = noted  # type: ignore[method-assign]
+        return made
 
     def drawn(self, count: int) -> int:
         return count - 1

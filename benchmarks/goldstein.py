@@ -29,11 +29,11 @@ import numpy as np
 
 from benchmarks.pictures import picture
 from service.planning.catalog import plan
-from service.planning.prefixes import burden, columns, vectors
 from service.planning.price import AccountTerms
+from service.planning.shared.prefixes import burden, columns, vectors
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.prefixes import prefixes
 from workers.progress import Progress
 from workers.randomness import Randomness
@@ -83,9 +83,9 @@ class Watched(Data):
         super().__init__(*arguments)
         self.points = []
 
-    def exact_leaf(self, at, *rest):
-        self.points.append(at)
-        return super().exact_leaf(at, *rest)
+    def _estimated(self, estimate, rows):
+        self.points.append(estimate.at)
+        return super()._estimated(estimate, rows)
 
 
 def planned(regime, n):

@@ -41,8 +41,8 @@ from benchmarks.pictures import picture
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
 

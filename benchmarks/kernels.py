@@ -22,16 +22,17 @@ import numpy as np
 from numba import njit
 from scipy.stats import chi2_contingency
 
-import workers.data
+import workers.rows
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from tests.workers.integer_samplers import discrete_laplace
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
-from workers.kernels import madd
+from workers.kernels import simd
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
-from workers.samplers import discrete_laplace, rounded_laplace, rounded_normal
+from workers.samplers import rounded_laplace, rounded_normal
 
 PEERS = Path(sys.prefix) / "peers"
 PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn<1.7", "diffprivlib"]
@@ -105,16 +106,16 @@ def sums(rows, columns, storage, algorithm="gradient-descent", **more):
 
 def passes():
     print(f"one gradient pass over {ROWS:,} x {COLUMNS}, logistic: ms, GB/s, share of a plain read")
-    available = madd.AVAILABLE
+    available = simd.AVAILABLE
     for storage, fast in (("fixed", True), ("fixed", False), ("float64", False)):
         made, x, y = sums(ROWS, COLUMNS, storage)
         weights = np.random.default_rng(1).normal(size=COLUMNS)
         for threads in (1, 2):
-            workers.data.thread_count = lambda count=threads: count
-            madd.AVAILABLE = fast and available
+            workers.rows.thread_count = lambda count=threads: count
+            simd.AVAILABLE = fast and available
             noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
-            seconds = best(lambda noisy=noisy, w=weights: noisy.exact_sum(w, 0, ROWS))
-            madd.AVAILABLE = available
+            seconds = best(lambda noisy=noisy, w=weights: noisy._sums.gradients(w, range(ROWS)))
+            simd.AVAILABLE = available
             share, speed = reading(x, threads) / seconds, x.nbytes / seconds / 1e9
             kind = storage + (" AVX2" if fast and available else " portable")
             print(f"  {kind:18}{threads} threads{1000 * seconds:9.1f}{speed:8.1f}{share:8.2f}")
@@ -122,7 +123,7 @@ def passes():
 
 def growth():
     """Exponents of time in n and in d, by least squares on logarithms."""
-    workers.data.thread_count = lambda: 1
+    workers.rows.thread_count = lambda: 1
     for name, shapes in (
         ("n", [(2**k, COLUMNS) for k in range(16, 21)]),
         ("d", [(2**17, 64 * 2**k) for k in range(5)]),
@@ -132,7 +133,9 @@ def growth():
             made, x, y = sums(rows, columns, "fixed")
             noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
             w = np.ones(columns)
-            times.append(best(lambda noisy=noisy, w=w, rows=rows: noisy.exact_sum(w, 0, rows), 15))
+            times.append(
+                best(lambda noisy=noisy, w=w, rows=rows: noisy._sums.gradients(w, range(rows)), 15)
+            )
         sizes = [rows * columns for rows, columns in shapes]
         exponent = np.polyfit(np.log(sizes), np.log(times), 1)[0]
         print(f"time grows like {name}^{exponent:.3f}")
@@ -158,7 +161,7 @@ def same_law(other):
 
 
 def fit_seconds(algorithm, rows=200_000, **more):
-    workers.data.thread_count = lambda: 2
+    workers.rows.thread_count = lambda: 2
     made, x, y = sums(rows, COLUMNS, "fixed", algorithm, **more)
 
     def run():

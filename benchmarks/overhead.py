@@ -21,8 +21,8 @@ from service.datasets.store import dataset_folder, open_arrays
 from service.planning.plan import Plan
 from service.tables import datasets, jobs
 from tests.harness import ENGINES, job, running
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.warm import warm

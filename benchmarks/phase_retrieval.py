@@ -27,9 +27,9 @@ from service.planning.catalog import plan
 from service.planning.plan import Plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
-from workers.certificate import mean_gradient
+from workers.algorithms import RUNS
+from workers.certify import mean_gradient
 from workers.data import Data
-from workers.execute import RUNS
 from workers.kernels.mirror import mirror_gradient, nearest
 from workers.progress import Progress
 from workers.randomness import Randomness

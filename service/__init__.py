@@ -1,3 +1,3 @@
-"""The front end, the contract and the books of epsilond."""
+"""epsilond's API, planner, ledger and job queue: everything but the numerical work."""
 
 __version__ = "0.1.0"

@@ -31,7 +31,7 @@ from service.db import Database
 from service.identity import check_identity
 from service.jobs.embedded import EmbeddedWorkers
 from service.jobs.hints import celery_hint
-from service.jobs.reap import Loop
+from service.jobs.maintenance import MaintenanceLoop
 
 DESCRIPTION = """Privacy-budgeted optimization. Owners upload datasets and fix a privacy budget for
 each; analysts fit models under differential privacy; a ledger makes sure that no budget is overspent.
@@ -49,8 +49,8 @@ def create_app(settings: Settings) -> FastAPI:
         feed = Feed(db, settings.keys, settings.streams_max, settings.streams_max_each)
         app.state.context = Context(settings=settings, db=db, hint=hint, feed=feed)
         sweep_unused(db, settings)
-        loop = Loop(db, settings, hint, role="api")
-        loop.start()
+        maintenance = MaintenanceLoop(db, settings, hint, role="api")
+        maintenance.start()
         feed_task = asyncio.create_task(feed.run())
         if workers is not None:
             workers.start()
@@ -63,7 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
                 await feed_task
             if workers is not None:
                 workers.stop()
-            loop.stop()
+            maintenance.stop()
             db.dispose()
 
     app = FastAPI(

@@ -1,10 +1,10 @@
-"""The feed: every job event and every ledger entry, in one order that all processes agree on.
+"""The change feed: every job event and every ledger entry, in one order that all processes agree on.
 
-Whoever changes a job or an account adds a row in the same transaction. Its id says little: a
-transaction that took a smaller id may commit later, so a reader who remembers the largest id seen
-would miss it. A reader therefore first gives the committed rows their positions, one reader at a time,
-and reads by position. Positions follow commits, nobody who writes ever waits for it, and rows of one
-job or account, which were written under its lock, keep their order.
+Whoever changes a job or an account adds a row in the same transaction. Its id does not give the
+order of commits: a transaction that took a smaller id may commit later, and a reader who remembers
+the largest id seen would miss it. A reader therefore first assigns positions to the committed rows,
+one reader at a time, and reads by position. Positions follow commits, no writer ever waits for them,
+and rows of one job or account, which were written under its lock, keep their order.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select, updat
 from service.db import Database, now_ms
 from service.tables import changes
 
-KEPT_MS = 7 * 24 * 3600 * 1000
+RETENTION_MS = 7 * 24 * 3600 * 1000
 _BATCH = 500
-_PLACING = 0x6570_7369  # the advisory lock of those who place, on PostgreSQL
+_POSITIONS_LOCK = 0x6570_7369  # PostgreSQL's advisory lock for assigning positions
 
 
-def note_change(
+def record_change(
     connection: Connection,
     *,
     number: int,
@@ -34,11 +34,11 @@ def note_change(
     )
 
 
-def place(db: Database) -> None:
-    """Give the oldest committed rows without a position the next ones."""
+def assign_positions(db: Database) -> None:
+    """Give a batch of committed rows without a position, oldest first, the next ones."""
     with db.write() as connection:
         if not db.is_sqlite:
-            connection.execute(select(func.pg_advisory_xact_lock(_PLACING)))
+            connection.execute(select(func.pg_advisory_xact_lock(_POSITIONS_LOCK)))
         last = select(func.coalesce(func.max(changes.c.position), 0)).scalar_subquery()
         after = func.row_number().over(order_by=changes.c.id)
         waiting = (
@@ -53,16 +53,16 @@ def place(db: Database) -> None:
         )
 
 
-def news(connection: Connection, position: int | None) -> list[Row[Any]]:
-    """Rows after a position, in order, and rows that have none yet: both in one question, since the
-    common answer is none. Without a position, only the latter."""
-    unplaced = changes.c.position.is_(None)
-    wanted = unplaced if position is None else or_(unplaced, changes.c.position > position)
+def unread_changes(connection: Connection, position: int | None) -> list[Row[Any]]:
+    """Rows after a position, in order, and rows that have none yet: both in one query, since mostly
+    there are neither. Without a position, only the latter."""
+    unassigned = changes.c.position.is_(None)
+    wanted = unassigned if position is None else or_(unassigned, changes.c.position > position)
     query = select(changes).where(wanted).order_by(changes.c.position).limit(_BATCH)
     return list(connection.execute(query))
 
 
-def bounds(connection: Connection) -> tuple[int, int]:
+def position_range(connection: Connection) -> tuple[int, int]:
     """The oldest and the newest position that the feed still holds; (1, 0) if it is empty."""
     ends = select(func.min(changes.c.position), func.max(changes.c.position))
     oldest, newest = connection.execute(ends).one()
@@ -75,13 +75,13 @@ def changes_after(connection: Connection, position: int) -> list[Row[Any]]:
     return list(connection.execute(query.order_by(changes.c.position).limit(_BATCH)))
 
 
-def forget_changes(db: Database) -> None:
-    """Older than a week; but never the newest, from which positions go on."""
+def purge_changes(db: Database) -> None:
+    """Delete rows older than a week, but never the newest, from which positions continue."""
     with db.write() as connection:
         newest = select(func.max(changes.c.position)).scalar_subquery()
         connection.execute(
             delete(changes).where(
-                changes.c.created_ms < now_ms() - KEPT_MS,
+                changes.c.created_ms < now_ms() - RETENTION_MS,
                 or_(changes.c.position.is_(None), changes.c.position < newest),
             )
         )

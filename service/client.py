@@ -1,4 +1,4 @@
-"""A small typed client for the API, and models that predict on raw rows.
+"""A small typed client for the API.
 
 client = Client("http://127.0.0.1:8000", key)
 job = client.submit({"dataset": ..., "algorithm": ..., "loss": ..., "privacy": {...}})
@@ -8,21 +8,16 @@ model.predict([{"age": 41, "city": "Oslo"}])
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, Self
 
 import httpx
-import numpy as np
-from numpy.typing import NDArray
 
-from service.datasets.encode import columns_from_rows, encode_features
-from service.datasets.schema import BinaryLabel, CategoricalLabel, Schema, UnboundedLabel
-
-MEDIA = {".csv": "text/csv", ".npz": "application/x-npz"}
-ENDED = ("succeeded", "failed", "cancelled")
-JSON = dict[str, Any]
+from service.datasets.formats import guess
+from service.jobs.states import ENDED
+from service.model import JSON, Model
 
 
 class ApiError(RuntimeError):
@@ -33,58 +28,6 @@ class ApiError(RuntimeError):
         self.problem = problem
         self.status: int = problem.get("status", 0)
         self.code: str = problem.get("code", "")
-
-
-class Model:
-    """A published model card, able to encode raw rows as the service did.
-
-    `coef_` and `intercept_` have one entry per class for softmax; a geometric median has a `location`
-    instead, in the columns' own units and the order of `feature_names_in_`. A network has weights of
-    encoded rows: `network` holds `hidden` (a list per unit, the constant first), `outer` and `offset`;
-    a certificate has a `certificate`.
-    """
-
-    def __init__(self, card: JSON) -> None:
-        self.card = card
-        self.schema = Schema.model_validate(card["encoder"])
-        self.location: list[float] | None = card.get("location")
-        self.certificate: JSON | None = card.get("certificate")
-        predicts = card["coef_"] is not None
-        self.network: JSON | None = card.get("network")
-        self.coef_: NDArray[np.float64] = np.asarray(card["coef_"] if predicts else [])
-        self.intercept_: float | list[float] = card["intercept_"] if predicts else []
-        self.feature_names_in_: list[str] = card["feature_names_in_"]
-        self.classes_: list[str] | None = card["classes_"]
-
-    def decision_function(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
-        """The margin of each row, or one per class; absent or empty cells take the declared fill."""
-        if self.card["coef_"] is None and self.network is None:
-            raise TypeError("without coefficients it predicts nothing; see location or certificate")
-        x = encode_features(self.schema, columns_from_rows(self.schema, rows))
-        if self.network is not None:
-            hidden = np.maximum(x @ np.asarray(self.network["hidden"]).T, 0.0)
-            return np.asarray(hidden @ np.asarray(self.network["outer"]) + self.network["offset"])
-        # a row that was clipped to its norm bound has a smaller constant too
-        constant = x[:, 0] / self.schema.constant
-        scores: NDArray[np.float64] = x[:, 1:] @ self.coef_.T + np.multiply.outer(
-            constant, self.intercept_
-        )
-        return scores
-
-    def predict(self, rows: Sequence[Mapping[str, object]]) -> list[Any]:
-        """The class of each row, or its value in the label's own units."""
-        scores = self.decision_function(rows)
-        label = self.schema.label
-        if isinstance(label, BinaryLabel):
-            return [label.positive if score > 0 else label.negative for score in scores]
-        if isinstance(label, CategoricalLabel):
-            return [label.classes[k] for k in scores.argmax(axis=1)]
-        if self.card["loss"]["kind"] == "phase_retrieval":
-            scores = scores**2
-        if isinstance(label, UnboundedLabel):
-            return [float(score) * label.scale for score in scores]
-        value = label.lower + (np.clip(scores, -1, 1) + 1) / 2 * (label.upper - label.lower)
-        return [float(v) for v in value]
 
 
 class Client:
@@ -136,9 +79,7 @@ class Client:
         return self.request("POST", "/v1/datasets", json=body)
 
     def upload(self, dataset: str, path: Path) -> JSON:
-        media = MEDIA.get(path.suffix.lower())
-        if media is None:
-            raise ValueError(f"{path.name}: upload a file that ends in {' or '.join(MEDIA)}")
+        media = guess(path).media_types[0]
         with path.open("rb") as file:
             return self.request(
                 "PUT", f"/v1/datasets/{dataset}/data", content=file, headers={"Content-Type": media}

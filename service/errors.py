@@ -1,6 +1,6 @@
-"""Every problem a caller can meet: a closed list of types (RFC 9457), none of them dependent on
-the data. Each class carries its status, code and title; an instance adds the detail, which says
-what would work, and public members such as the balances of a refusal."""
+"""Every error response of the API: a closed list of problem types (RFC 9457), none of which depends on
+the data. Each class has its status, code and title; an instance adds the detail, which says what would
+work, and public members such as the balances of a refusal."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ PROBLEM_BASE = "https://epsilond.dev/problems/"
 class Problem(Exception):  # noqa: N818 - RFC 9457 calls it a problem
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"
-    title: ClassVar[str] = "The service failed"
+    title: ClassVar[str] = "Internal error"
 
     def __init__(self, detail: str, **members: Any) -> None:
         super().__init__(detail)
@@ -33,25 +33,25 @@ class InternalError(Problem):
 
 
 class MalformedRequest(Problem):
-    status, code, title = 400, "malformed_request", "The body is not what its type says"
+    status, code, title = 400, "malformed_request", "The request body is malformed"
 
 
 class Unauthenticated(Problem):
-    status, code, title = 401, "unauthenticated", "A valid API key is needed"
+    status, code, title = 401, "unauthenticated", "A valid API key is required"
 
 
 class Forbidden(Problem):
-    status, code, title = 403, "forbidden", "This key may not do that"
+    status, code, title = 403, "forbidden", "This key is not allowed to do that"
 
 
 class NotFound(Problem):
     """Also for what exists but belongs to others: a foreign id is not confirmed."""
 
-    status, code, title = 404, "not_found", "No such thing"
+    status, code, title = 404, "not_found", "Not found"
 
 
 class MethodNotAllowed(Problem):
-    status, code, title = 405, "method_not_allowed", "This address does not take that method"
+    status, code, title = 405, "method_not_allowed", "Method not allowed"
 
 
 class DatasetNotReady(Problem):
@@ -67,7 +67,7 @@ class BudgetNotSet(Problem):
 
 
 class BudgetAlreadySet(Problem):
-    status, code, title = 409, "budget_already_set", "A ceiling is fixed once"
+    status, code, title = 409, "budget_already_set", "The ceiling is already fixed"
 
 
 class BudgetExceeded(Problem):
@@ -105,11 +105,11 @@ class BodyTooLarge(Problem):
 
 
 class UnsupportedMediaType(Problem):
-    status, code, title = 415, "unsupported_media_type", "This media type is not read here"
+    status, code, title = 415, "unsupported_media_type", "Unsupported media type"
 
 
 class InvalidRequest(Problem):
-    status, code, title = 422, "invalid_request", "A field is not acceptable"
+    status, code, title = 422, "invalid_request", "A field is invalid"
 
 
 class ParseRefused(Problem):
@@ -129,11 +129,11 @@ class IdempotencyConflict(Problem):
 
 
 class TooManyRequests(Problem):
-    status, code, title = 429, "too_many_requests", "Too much at once"
+    status, code, title = 429, "too_many_requests", "Too many requests"
 
 
 class Unavailable(Problem):
-    status, code, title = 503, "unavailable", "A needed server does not answer"
+    status, code, title = 503, "unavailable", "Temporarily unavailable"
 
 
 def every_problem() -> list[type[Problem]]:

@@ -1,8 +1,8 @@
-"""The database, the data folder and the master key belong together; started with another one of the
-three, the service refuses.
+"""The database, the data folder and the master key belong together: the service refuses to start if
+one of them was swapped.
 
-With another key, data uploaded again would not be recognised and would mint a second budget; with
-another database, folders that no row names would look like leftovers and be swept away.
+With another key, data uploaded again would not be recognised and could get a second budget. With
+another database, folders that no row names would look like leftovers and be deleted.
 """
 
 import secrets
@@ -12,18 +12,18 @@ from sqlalchemy.exc import IntegrityError
 
 from service.config import Settings
 from service.db import Database
-from service.keys import written_once
+from service.keys import read_or_create
 from service.tables import identity
 
 
 class WrongIdentityError(RuntimeError):
-    pass
+    """The database, the data folder and the master key do not belong together."""
 
 
 def check_identity(db: Database, settings: Settings) -> None:
     """Tie the three together on the first start; compare them on every later one."""
     ours = {
-        "service": written_once(settings.data_dir / "service.id", secrets.token_hex(16)),
+        "service": read_or_create(settings.data_dir / "service.id", secrets.token_hex(16)),
         "master_key": settings.keys.derive("check").hex(),
     }
     try:

@@ -51,7 +51,7 @@ class Keys:
         return self.signing.public_key().public_bytes_raw().hex()
 
     def wrap(self, noise_key: bytes, job_id: str) -> bytes:
-        """The noise key as it may rest in the database: useless without the master key."""
+        """The noise key as it is stored in the database: useless without the master key."""
         nonce = secrets.token_bytes(12)
         return nonce + AESGCM(self.derive("wrap")).encrypt(nonce, noise_key, job_id.encode())
 
@@ -60,17 +60,17 @@ class Keys:
 
 
 def _secret(path: Path, given: str | None, variable: str) -> bytes:
-    """32 bytes from the environment, else from the file, else made and written once."""
+    """32 bytes from the environment, else from the file, which is created if missing."""
     if given is not None:
-        return _parse(given, variable)
-    return _parse(written_once(path, secrets.token_hex(32)), str(path))
+        return _parse_hex(given, variable)
+    return _parse_hex(read_or_create(path, secrets.token_hex(32)), str(path))
 
 
-def written_once(path: Path, text: str) -> str:
-    """What the file says, after writing `text` if there was none.
+def read_or_create(path: Path, text: str) -> str:
+    """The file's content; a missing file is first created with `text`.
 
-    Written under another name and linked, so that of two starters one wins, both agree, and nobody
-    ever reads half a file.
+    Written under another name and linked, so that of two processes that start at once one wins, both
+    read the same, and neither reads half a file.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
@@ -89,7 +89,7 @@ def written_once(path: Path, text: str) -> str:
     return path.read_text()
 
 
-def _parse(text: str, source: str) -> bytes:
+def _parse_hex(text: str, source: str) -> bytes:
     try:
         value = bytes.fromhex(text.strip())
     except ValueError:

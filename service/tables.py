@@ -20,6 +20,8 @@ from sqlalchemy import (
     text,
 )
 
+from service.jobs.states import JOB_STATES
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -31,7 +33,6 @@ metadata = MetaData(
 )
 
 ROLES = ("admin", "owner", "analyst", "auditor")
-JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled")
 ENTRY_KINDS = ("open", "reserve", "post", "void", "top_up", "freeze", "unfreeze")
 
 
@@ -220,8 +221,8 @@ job_events = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# The feed behind event streams: one row per job event and per ledger entry. A row gets its position
-# after it was committed; see service/changes.py.
+# The change feed behind event streams: one row per job event and per ledger entry. A row gets its
+# position after it was committed; see service/changes.py.
 changes = Table(
     "changes",
     metadata,
@@ -271,7 +272,7 @@ idempotency = Table(
     Column("created_ms", BigInteger, nullable=False, index=True),
 )
 
-# Every api and worker process, by the loop that it runs: who was here lately.
+# Every api and worker process, by the heartbeats of its maintenance loop.
 processes = Table(
     "processes",
     metadata,

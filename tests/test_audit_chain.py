@@ -14,32 +14,32 @@ from service.planning.catalog import plan
 from service.planning.plan import canonical_json, sha256
 from service.planning.spec import Facts, JobSpec
 from service.tables import audit_records, datasets
-from tests.jobs.test_lifecycle import Office
+from tests.jobs.harness import JobHarness
 
 
 @pytest.fixture
-def office(db, tmp_path):
-    return Office(db, tmp_path)
+def harness(db, tmp_path):
+    return JobHarness(db, tmp_path)
 
 
 @pytest.fixture
-def chain(office):
+def chain(harness):
     """Three records as the API exports them."""
     for epsilon in (0.05, 0.1, 0.2):
-        job = office.submit(epsilon)
-        held = office.claim(job)
-        office.do(open_data, job, held.fence)
-        office.publish(job, held.fence)
-    with office.db.read() as connection:
+        job = harness.submit(epsilon)
+        held = harness.claim(job)
+        harness.do(open_data, job, held.fence)
+        harness.publish(job, held.fence)
+    with harness.db.read() as connection:
         rows = connection.execute(select(audit_records).order_by(audit_records.c.seq)).all()
     return [{"body": json.loads(r.body), "hash": r.hash, "signature": r.signature} for r in rows]
 
 
-def resign(office, record):
+def resign(harness, record):
     """What an operator with the signing key could do to a single record."""
     record["hash"] = sha256(canonical_json(record["body"]))
     digest = bytes.fromhex(record["hash"])
-    record["signature"] = office.settings.keys.signing.sign(SIGNATURE_PREFIX + digest).hex()
+    record["signature"] = harness.settings.keys.signing.sign(SIGNATURE_PREFIX + digest).hex()
 
 
 def set_price(body):
@@ -63,8 +63,8 @@ def set_claim(body):
     body["plan_digest"] = sha256(canonical_json(body["plan"]))
 
 
-def test_an_untouched_chain_verifies(office, chain):
-    key = office.settings.keys.public_hex()
+def test_an_untouched_chain_verifies(harness, chain):
+    key = harness.settings.keys.public_hex()
     assert verify_chain(chain, key) == []
     assert verify_chain(chain, key, head=chain[1]["hash"]) == []
     assert verify_chain([], key) == []
@@ -98,14 +98,14 @@ def test_an_untouched_chain_verifies(office, chain):
         (lambda b: b.update(dataset="ds_other"), "another dataset"),
     ],
 )
-def test_a_changed_record_is_found_even_when_signed_again(office, chain, change, says):
-    key = office.settings.keys.public_hex()
+def test_a_changed_record_is_found_even_when_signed_again(harness, chain, change, says):
+    key = harness.settings.keys.public_hex()
     unsigned = copy.deepcopy(chain)
     change(unsigned[1]["body"])
     assert "record 2: its hash does not match" in verify_chain(unsigned, key)
     unsigned[1]["hash"] = sha256(canonical_json(unsigned[1]["body"]))
     assert "record 2: its signature does not verify" in verify_chain(unsigned, key)
-    resign(office, unsigned[1])
+    resign(harness, unsigned[1])
     assert any(says in line for line in verify_chain(unsigned, key)), verify_chain(unsigned, key)
 
 
@@ -136,14 +136,14 @@ def set_delta_without_a_logarithm(body):
     ],
 )
 def test_a_record_that_cannot_be_checked_is_a_finding_and_the_others_are_still_read(
-    office, chain, change, says
+    harness, chain, change, says
 ):
     change(chain[0]["body"])
     chain[0]["body"]["plan_digest"] = sha256(canonical_json(chain[0]["body"]["plan"]))
-    resign(office, chain[0])
+    resign(harness, chain[0])
     chain[2]["body"]["charge"]["units"] = 0
-    resign(office, chain[2])
-    found = verify_chain(chain, office.settings.keys.public_hex())
+    resign(harness, chain[2])
+    found = verify_chain(chain, harness.settings.keys.public_hex())
     assert any(line.startswith("record 1: ") and says in line for line in found), found
     assert "record 2: does not follow the record before it" in found
     assert "record 3: the charge is not the Plan's price" in found
@@ -151,27 +151,27 @@ def test_a_record_that_cannot_be_checked_is_a_finding_and_the_others_are_still_r
 
 @pytest.mark.parametrize(("version", "findings"), [(-1, 0), (0, 1)])
 def test_a_plan_of_an_older_planner_verifies_without_the_fields_that_have_come_since(
-    office, chain, version, findings
+    harness, chain, version, findings
 ):
     body = chain[2]["body"]
     body["plan"]["planner"] += version
     del body["plan"]["private_clip"]
     body["plan_digest"] = sha256(canonical_json(body["plan"]))
-    resign(office, chain[2])
-    found = verify_chain(chain, office.settings.keys.public_hex())
+    resign(harness, chain[2])
+    found = verify_chain(chain, harness.settings.keys.public_hex())
     assert found == ["record 3: the Plan's digest does not match"] * findings
 
 
-def test_what_a_newer_planner_made_is_not_said_to_verify(office, chain):
+def test_what_a_newer_planner_made_is_not_said_to_verify(harness, chain):
     body = chain[2]["body"]
     body["plan"]["planner"] += 1
     body["plan_digest"] = sha256(canonical_json(body["plan"]))
-    resign(office, chain[2])
-    (found,) = verify_chain(chain, office.settings.keys.public_hex())
+    resign(harness, chain[2])
+    (found,) = verify_chain(chain, harness.settings.keys.public_hex())
     assert "newer planner" in found
 
 
-def test_a_certificate_is_about_a_model_that_the_chain_has_published_before(office, chain):
+def test_a_certificate_is_about_a_model_that_the_chain_has_published_before(harness, chain):
     first, _, third = (record["body"] for record in chain)
     unknown = {"job": first["job"], "digest": third["model_digest"][::-1]}
     later = {"job": third["job"], "digest": third["model_digest"]}
@@ -188,8 +188,8 @@ def test_a_certificate_is_about_a_model_that_the_chain_has_published_before(offi
         third["account"]["posted_units"] += made.price.units - third["charge"]["units"]
         third["charge"]["units"] = made.price.units
         third |= {"plan": json.loads(made.canonical()), "plan_digest": made.digest()}
-        resign(office, chain[2])
-        found = verify_chain(chain, office.settings.keys.public_hex())
+        resign(harness, chain[2])
+        found = verify_chain(chain, harness.settings.keys.public_hex())
         assert (
             found
             == ["record 3: it is about a model that no record before it has published"] * findings
@@ -205,8 +205,8 @@ def test_a_certificate_is_about_a_model_that_the_chain_has_published_before(offi
         lambda chain: [*chain, chain[2]],
     ],
 )
-def test_a_removed_moved_or_repeated_record_is_found(office, chain, damage):
-    found = verify_chain(damage(chain), office.settings.keys.public_hex())
+def test_a_removed_moved_or_repeated_record_is_found(harness, chain, damage):
+    found = verify_chain(damage(chain), harness.settings.keys.public_hex())
     assert any("does not follow" in line for line in found)
 
 
@@ -224,41 +224,41 @@ def test_a_removed_moved_or_repeated_record_is_found(office, chain, damage):
         {"body": None, "hash": "x", "signature": "00"},
     ],
 )
-def test_a_malformed_record_is_a_finding_not_a_crash(office, item):
-    found = verify_chain([item], office.settings.keys.public_hex())
+def test_a_malformed_record_is_a_finding_not_a_crash(harness, item):
+    found = verify_chain([item], harness.settings.keys.public_hex())
     assert len(found) == 1 and found[0].startswith("record 1: ")
     assert verify_chain([item], "not a key") == ["the public key is not 64 hexadecimal digits"]
 
 
-def test_a_published_job_is_not_published_again(office, chain):
+def test_a_published_job_is_not_published_again(harness, chain):
     repeated = copy.deepcopy(chain)
     repeated[2]["body"]["job"] = repeated[0]["body"]["job"]
-    resign(office, repeated[2])
-    found = verify_chain(repeated, office.settings.keys.public_hex())
+    resign(harness, repeated[2])
+    found = verify_chain(repeated, harness.settings.keys.public_hex())
     assert found == ["record 3: its job has published before"]
 
 
-def test_the_commitment_is_not_the_content_hash_and_differs_by_dataset(office, chain):
+def test_the_commitment_is_not_the_content_hash_and_differs_by_dataset(harness, chain):
     """Else any owner could have candidate tables hashed and compare: see Keys.commitment."""
-    with office.db.read() as connection:
+    with harness.db.read() as connection:
         mac = connection.execute(select(datasets.c.content_mac)).scalar_one()
     published = chain[0]["body"]["data_commitment"]
-    keys = office.settings.keys
-    assert published != mac and published == keys.commitment(office.dataset, mac)
+    keys = harness.settings.keys
+    assert published != mac and published == keys.commitment(harness.dataset, mac)
     assert published != keys.commitment("ds_other", mac)
 
 
-def test_a_chain_restored_from_an_old_backup_lacks_the_head_somebody_holds(office, chain):
-    key, head = office.settings.keys.public_hex(), chain[-1]["hash"]
+def test_a_chain_restored_from_an_old_backup_lacks_the_head_somebody_holds(harness, chain):
+    key, head = harness.settings.keys.public_hex(), chain[-1]["hash"]
     assert verify_chain(chain[:2], key) == []
     assert "does not contain the head" in verify_chain(chain[:2], key, head=head)[0]
 
 
-def test_another_services_key_does_not_verify(office, chain):
+def test_another_services_key_does_not_verify(harness, chain):
     assert len(verify_chain(chain, "00" * 31 + "01")) >= 3
 
 
 @pytest.mark.parametrize("change", [update(audit_records).values(body="{}"), delete(audit_records)])
-def test_the_database_refuses_to_change_records(office, chain, change):
-    with pytest.raises(DatabaseError, match="append-only"), office.db.write() as connection:
+def test_the_database_refuses_to_change_records(harness, chain, change):
+    with pytest.raises(DatabaseError, match="append-only"), harness.db.write() as connection:
         connection.execute(change)

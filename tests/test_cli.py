@@ -1,4 +1,4 @@
-"""The command line covers the nouns of the API, and checks the books."""
+"""The command line covers the nouns of the API, and checks the ledger."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_a_whole_job_from_the_command_line(service, tmp_path):
     assert refused["code"] == "not_found"
 
 
-def test_ledger_check_says_where_the_books_disagree(service):
+def test_ledger_check_says_which_balance_is_wrong(service):
     scene = service.scene()
     assert "every balance follows" in epsilond("ledger", "check", env=service.environment)
     account = scene.owner.budget(scene.dataset)["account"]

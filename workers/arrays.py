@@ -26,6 +26,15 @@ def length(vector: Floats) -> float:
     return sqrt(float(np.einsum("i,i->", vector, vector)))
 
 
+def norm(v: Floats, p: float) -> float:
+    """||v||_p, without overflow; p may be infinite."""
+    largest = float(np.abs(v).max())
+    if largest == 0:
+        return 0.0
+    scaled = v / largest
+    return largest * (length(scaled) if p == 2 else float(np.linalg.norm(scaled, p)))
+
+
 def integer_weights(weights: Floats, l2_units: int) -> tuple[NDArray[np.int16], Any]:
     """Vectors [..., columns] as integers of at most 15 bits, and what one unit of each is worth.
 
@@ -39,6 +48,6 @@ def integer_weights(weights: Floats, l2_units: int) -> tuple[NDArray[np.int16], 
         weights, largest = np.where(usable, weights, 0.0), np.where(usable, largest, 1.0)
     scaled = weights / largest
     lengths = np.sqrt(np.einsum("...i,...i->...", scaled, scaled))[..., None]
-    room = (2**31 - 1) / l2_units - sqrt(weights.shape[-1])  # rounding adds at most sqrt(d)/2
-    units_max = np.minimum(2**15 - 1, room / np.maximum(lengths, 1.0))
+    headroom = (2**31 - 1) / l2_units - sqrt(weights.shape[-1])  # rounding adds at most sqrt(d)/2
+    units_max = np.minimum(2**15 - 1, headroom / np.maximum(lengths, 1.0))
     return np.rint(scaled * units_max).astype(np.int16), (largest / units_max)[..., 0]

@@ -9,7 +9,7 @@ from service.config import Settings
 from service.db import Database
 from service.identity import check_identity
 from service.jobs.hints import TASK, celery_app, celery_hint
-from service.jobs.reap import Loop
+from service.jobs.maintenance import MaintenanceLoop
 from workers.execute import execute_one
 from workers.warm import warm
 
@@ -25,9 +25,8 @@ def _start_child(**kwargs: Any) -> None:
     db = Database(settings.url, pool_size=2)
     check_identity(db, settings)
     warm()
-    _state["db"] = (
-        db  # last: Celery swallows what is raised here, and a child without it runs nothing
-    )
+    # last: Celery swallows what is raised here, and a child without a database runs nothing
+    _state["db"] = db
 
 
 @app.task(name=TASK)  # type: ignore[untyped-decorator]
@@ -36,12 +35,13 @@ def run(job_id: str) -> None:
 
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
-def _start_loop(**kwargs: Any) -> None:
-    _state["loop"] = Loop(Database(settings.url, pool_size=2), settings, celery_hint(settings))
-    _state["loop"].start()
+def _start_maintenance(**kwargs: Any) -> None:
+    db = Database(settings.url, pool_size=2)
+    _state["maintenance"] = MaintenanceLoop(db, settings, celery_hint(settings))
+    _state["maintenance"].start()
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator]
-def _stop_loop(**kwargs: Any) -> None:
-    if "loop" in _state:
-        _state["loop"].stop()
+def _stop_maintenance(**kwargs: Any) -> None:
+    if "maintenance" in _state:
+        _state["maintenance"].stop()

@@ -6,7 +6,7 @@ import platform
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -23,56 +23,18 @@ from service.config import Settings
 from service.datasets.store import dataset_folder, open_arrays
 from service.db import Database
 from service.jobs.card import model_card, weights_of
-from service.jobs.claim import claim, give_up, keep, open_data
-from service.jobs.publish import PlanChangedError, publish
+from service.jobs.claim import claim, open_data, release_claim, renew_lease
+from service.jobs.publish import PlanChangedError, check_plan, publish
 from service.planning.plan import Plan, sha256
 from service.tables import datasets, models
-from workers.algorithms import (
-    accelerated_clipped_sgd,
-    accelerated_sgd,
-    adversarial_output_perturbation,
-    clipped_sgd,
-    frank_wolfe,
-    gradient_descent,
-    localized_accelerated_sgd,
-    localized_subgradient,
-    online_to_nonconvex,
-    output_perturbation,
-    phased_sgd,
-    polyhedral_stochastic_frank_wolfe,
-    proximal_sgd,
-    proximally_guided_mirror_descent,
-    stationarity_certificate,
-    stochastic_frank_wolfe,
-    tilted_output_perturbation,
-)
-from workers.certificate import certificate_of
+from workers.algorithms import RUNS
 from workers.data import Data
+from workers.gate import GateError
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
+from workers.results import Certificate
 
 log = logging.getLogger("epsilond.worker")
-
-Run = Callable[[Plan, Data, Progress], NDArray[np.float64]]
-RUNS: dict[str, Run] = {
-    "accelerated-clipped-sgd": accelerated_clipped_sgd.run,
-    "accelerated-sgd": accelerated_sgd.run,
-    "adversarial-output-perturbation": adversarial_output_perturbation.run,
-    "clipped-sgd": clipped_sgd.run,
-    "frank-wolfe": frank_wolfe.run,
-    "gradient-descent": gradient_descent.run,
-    "localized-accelerated-sgd": localized_accelerated_sgd.run,
-    "localized-subgradient": localized_subgradient.run,
-    "online-to-nonconvex": online_to_nonconvex.run,
-    "output-perturbation": output_perturbation.run,
-    "phased-sgd": phased_sgd.run,
-    "polyhedral-stochastic-frank-wolfe": polyhedral_stochastic_frank_wolfe.run,
-    "proximal-sgd": proximal_sgd.run,
-    "proximally-guided-mirror-descent": proximally_guided_mirror_descent.run,
-    "stationarity-certificate": stationarity_certificate.run,
-    "stochastic-frank-wolfe": stochastic_frank_wolfe.run,
-    "tilted-output-perturbation": tilted_output_perturbation.run,
-}
 
 
 def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> bool:
@@ -83,48 +45,54 @@ def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> 
         return False
     progress = Progress(settings.job_seconds_max)
     try:
-        with _lease(db, settings, job, progress):
+        with _renewed_lease(db, settings, job, progress):
             _run(db, settings, job, progress)
-    except Stopped:
-        log.info("job %s was stopped", job.id)
+    except Stopped as stopped:
+        log.info("job %s was stopped: %s", job.id, stopped)
+    except GateError as error:
+        log.error("job %s: %s", job.id, error)  # made of public numbers, unlike any other message
     except Exception as error:
-        # The message of an exception may quote data, so only its type and place are logged.
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        log.error("job %s: %s at %s:%s", job.id, type(error).__name__, place.filename, place.lineno)
+        # The message of an exception may quote data, so only its type and origin are logged.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        log.error("job %s: %s at %s:%s", job.id, type(error).__name__, frame.filename, frame.lineno)
     else:
         return True
     with db.write() as connection:
-        give_up(connection, job.id, job.fence)
+        release_claim(connection, job.id, job.fence)
     return True
 
 
 def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) -> None:
-    if sha256(job.plan) != job.plan_digest:
-        raise PlanChangedError(job.id)
+    check_plan(job)
     plan = Plan.model_validate_json(job.plan)
     randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
     with db.write() as connection:
-        if not open_data(connection, job.id, job.fence):
-            raise Stopped
         dataset = connection.execute(
             select(datasets.c.schema, datasets.c.folder).where(datasets.c.id == job.dataset_id)
         ).one()
         released = _released(connection, plan)
+        opened = open_data(connection, job.id, job.fence)
+    if not opened:  # raised after the commit: a job whose data was deleted has just been failed
+        raise Stopped("it was cancelled, lost its data, or is another worker's now")
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
     data = Data(plan, x, y, randomness, released)
-    weights = RUNS[plan.algorithm](plan, data, progress)
-    certificate = None if released is None else certificate_of(plan, released, weights)
-    card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights.tolist(), certificate)
-    for patience_seconds in (0.1, 0.4, 1.6, 6.4, None):
+    result = RUNS[plan.algorithm](plan, data, progress)
+    data.close()
+    certificate = result.content if isinstance(result, Certificate) else None
+    weights = [] if isinstance(result, Certificate) else result.tolist()
+    card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights, certificate)
+    for retry_seconds in (0.1, 0.4, 1.6, 6.4, None):
         try:
             with db.write() as connection:
                 published = publish(connection, settings.keys, job.id, job.fence, card, software())
             break
-        except OperationalError:  # the result is here, only the database is not: ask it again
-            if patience_seconds is None:
+        except OperationalError:  # the result is here, only the database is not: try again
+            if retry_seconds is None:
                 raise
-            time.sleep(patience_seconds)
-    log.info("job %s: %s", job.id, "succeeded" if published else "not ours to publish")
+            time.sleep(retry_seconds)
+    log.info(
+        "job %s: %s", job.id, "succeeded" if published else "not published, the claim was lost"
+    )
 
 
 def _released(connection: Connection, plan: Plan) -> NDArray[np.float64] | None:
@@ -134,12 +102,17 @@ def _released(connection: Connection, plan: Plan) -> NDArray[np.float64] | None:
     query = select(models.c.card).where(models.c.job_id == plan.spec.of.job)
     card = connection.execute(query).scalar_one()
     if sha256(card) != plan.spec.of.digest:
-        raise PlanChangedError(plan.spec.of.job)
+        raise PlanChangedError(
+            f"the stored model of job {plan.spec.of.job} does not have the digest that the Plan "
+            "names, so nothing is computed about it; restore the row, or cancel the job."
+        )
     return np.array(weights_of(json.loads(card)))
 
 
 @contextmanager
-def _lease(db: Database, settings: Settings, job: Row[Any], progress: Progress) -> Iterator[None]:
+def _renewed_lease(
+    db: Database, settings: Settings, job: Row[Any], progress: Progress
+) -> Iterator[None]:
     """Renew the job's lease from a thread while the kernels run; stop the run when it is lost."""
     done = threading.Event()
 
@@ -147,11 +120,12 @@ def _lease(db: Database, settings: Settings, job: Row[Any], progress: Progress) 
         while not done.wait(min(1.0, settings.lease_seconds / 3)):
             try:
                 with db.write() as connection:
-                    if not keep(
+                    held = renew_lease(
                         connection, job.id, job.fence, progress.done, settings.lease_seconds
-                    ):
-                        progress.stopped = True
-                        return
+                    )
+                if not held:
+                    progress.stopped = True
+                    return
             except SQLAlchemyError as error:
                 log.warning("the lease will be renewed later: %s", type(error).__name__)
 

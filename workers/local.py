@@ -1,4 +1,4 @@
-"""The embedded worker: claims from the database whenever the pipe says so, and every second."""
+"""The embedded worker: claims jobs from the database on every hint, and every `loop_seconds`."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.config import Settings
 from service.db import Database
 from service.identity import check_identity
-from service.jobs.reap import Loop
+from service.jobs.maintenance import MaintenanceLoop
 from workers.execute import execute_one
 from workers.warm import warm
 
@@ -26,7 +26,7 @@ def main() -> None:
     warm()
     wake = threading.Event()
     threading.Thread(target=_listen, args=(wake,), daemon=True).start()
-    Loop(db, settings, lambda job_id: wake.set()).start()
+    MaintenanceLoop(db, settings, lambda job_id: wake.set()).start()
     log.info("worker %s is ready", os.getpid())
     while True:
         try:
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _listen(wake: threading.Event) -> None:
-    """Wake on every byte; leave at once when the parent is gone (a retry repeats the same noise)."""
+    """Wake on every byte; exit at once when the parent is gone (a retry repeats the same noise)."""
     while True:
         select.select([sys.stdin], [], [])
         if not os.read(sys.stdin.fileno(), 4096):

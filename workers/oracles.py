@@ -11,7 +11,6 @@ from service.planning.lattice import SumLattice
 from service.planning.plan import Plan
 from service.planning.spec import ReluNetwork
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
-from workers.kernels import madd
 from workers.kernels.directional import (
     add_vectors,
     central_differences,
@@ -21,6 +20,7 @@ from workers.kernels.directional import (
 )
 from workers.kernels.losses import slope_of
 from workers.kernels.network import add_network_fixed, add_network_float
+from workers.kernels.simd import Layout
 
 _TOGETHER = 1 << 18  # floats of a block's temporary arrays
 
@@ -37,21 +37,17 @@ def network_parts(plan: Plan, weights: Floats) -> tuple[Floats, Floats]:
 def network_fixed(
     plan: Plan,
     lattice: SumLattice,
-    places: NDArray[np.int64],
-    fast: bool,
+    layout: Layout,
     points: Floats,
     move: Floats | None,
 ) -> Add:
     """The mean of a record's gradients at `points` [P, d]; or, at points + move less at points."""
     facts, loss = plan.facts, slope_of(plan)
-    size = facts.columns + (-facts.columns % madd.LANES if fast else 0)
 
     def units(weights: Floats) -> tuple[NDArray[np.int16], Floats]:
         found, worth = integer_weights(weights, facts.l2_units or 0)
-        padded = np.zeros((*weights.shape[:-1], size), dtype=np.int16)
-        padded[..., places] = found
         steps = np.minimum((facts.feature_step or 0.0) * worth, 1e280)
-        return read_only(padded), read_only(steps)
+        return layout.pad(found), read_only(steps)
 
     hidden, outer = network_parts(plan, points)
     now = *units(hidden), read_only(np.ascontiguousarray(outer))
@@ -69,14 +65,14 @@ def network_fixed(
         lattice.clip,
         lattice.contribution_units,
         lattice.norm == "l1",
-        fast,
+        layout.fast,
     )
 
     def add(x: Array, y: Array) -> Sum:
-        total = np.zeros((hidden.shape[1], size), dtype=np.int64)
+        total = np.zeros((hidden.shape[1], layout.size), dtype=np.int64)
         rest = np.zeros(outer.shape[1], dtype=np.int64)
         add_network_fixed(total, rest, x, y, *arguments)
-        return np.concatenate([total[:, places].ravel(), rest])
+        return np.concatenate([layout.unpad(total).ravel(), rest])
 
     return add
 

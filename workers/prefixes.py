@@ -1,15 +1,14 @@
 """Prefix sums as they grow: the exact rows that are due at each time, and from their noisy values the
-estimate of the prefix. What the matrix is: service/planning/prefixes.py."""
+estimate of the prefix. What the matrix is: service/planning/shared/prefixes.py."""
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from service.planning.prefixes import Mechanism, intervals, root, weights
+from service.planning.shared.prefixes import Mechanism, intervals, root, weights
+from workers.arrays import Floats, Sum
 
-Floats = NDArray[np.float64]
-Sum = NDArray[np.int64]
+Row = tuple[Sum, Sum]  # what the latest sums are multiplied with, the newest last; and the product
 
 
 class Root:
@@ -22,10 +21,11 @@ class Root:
         self._released: Floats = np.zeros((length, size))
         self._time = 0
 
-    def due(self, latest: Sum) -> list[Sum]:
+    def due(self, latest: Sum) -> list[Row]:
         time = self._time = self._time + 1
         self._sums[time - 1] = latest
-        return [self._matrix[time - 1 :: -1] @ self._sums[:time]]
+        row = self._matrix[time - 1 :: -1]
+        return [(row, row @ self._sums[:time])]
 
     def estimate(self, noisy: list[Floats]) -> Floats:
         time = self._time
@@ -44,14 +44,14 @@ class Tree:
         self._released: list[Any] = [None] * levels
         self._time = 0
 
-    def due(self, latest: Sum) -> list[Sum]:
+    def due(self, latest: Sum) -> list[Row]:
         if self._time == self._length:
             raise IndexError("the period is over")
         self._time += 1
         rows, total = [], latest
         for level in intervals(self._time):
             # where the interval before was of this length, the next longer one ends here too
-            rows.append(total)
+            rows.append((np.ones(1 << level, dtype=np.int64), total))
             before, self._latest[level] = self._latest[level], total
             total = total if before is None else before + total
         return rows

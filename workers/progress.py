@@ -1,4 +1,4 @@
-"""Steps done of steps planned: the one thing a run tells while it runs, fixed by the Plan."""
+"""Steps done of steps planned: the only thing a run reports while it runs. The Plan fixes both."""
 
 import time
 from math import inf
@@ -16,5 +16,7 @@ class Progress:
 
     def step(self) -> None:
         self.done += 1
-        if self.stopped or time.monotonic() > self._deadline:
-            raise Stopped
+        if self.stopped:
+            raise Stopped("it was cancelled, or its lease was lost")
+        if time.monotonic() > self._deadline:
+            raise Stopped("it took longer than EPSILOND_JOB_SECONDS_MAX")

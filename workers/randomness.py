@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
-_BLOCK_BYTES = 16
-
 
 class Use(IntEnum):
     """What a stream is for. Numbers are never reused with another meaning."""

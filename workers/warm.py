@@ -12,8 +12,8 @@ from service.errors import PlanRefused
 from service.planning.catalog import CATALOG, plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.progress import Progress
 from workers.randomness import Randomness
 
@@ -22,11 +22,9 @@ _SCALES = {"feature_step": 1e-3, "linf_units": 4095, "l2_units": 4095}
 
 
 def warm() -> None:
-    """One tiny job of every kind: each algorithm, rows of either storage, noise of either kind, and
-    the losses that have kernels of their own."""
-    jobs = [(name, entry.example) for name, entry in CATALOG.items()]
-    jobs += [("gradient-descent", {"loss": loss}) for loss in ("softmax", "geometric_median")]
-    jobs.append(("proximally-guided-mirror-descent", {"loss": "hinge", "set": "simplex"}))
+    """One tiny job of every kind: each algorithm's examples, rows of either storage, noise of either
+    kind."""
+    jobs = [(name, example) for name, entry in CATALOG.items() for example in entry.examples]
     for (name, job), storage, delta in product(jobs, ("fixed", "float64"), (1e-6, 0.0)):
         few = {"steps": 2, "clip": 1.0}
         fields = CATALOG[name].parameters.model_fields

@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from service.api.concurrency import ConcurrencyLimiter
 from service.config import Settings
 from service.db import Database
-from service.jobs.reap import Hint, HintError
+from service.jobs.maintenance import Hint, HintError
 
 if TYPE_CHECKING:  # it knows callers, and they know the context
     from service.api.feed import Feed

@@ -18,6 +18,7 @@ from service.api.schemas.datasets import (
     GrantRequest,
     GrantView,
 )
+from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
 from service.datasets.upload import delete_dataset_data, finish_upload, receive
 from service.db import iso, lock, new_id, now_ms
@@ -31,8 +32,6 @@ from service.planning.suitable import suitable_losses
 from service.tables import datasets, grants, principals, shares
 
 router = APIRouter(tags=["datasets"])
-
-FORMATS = {"text/csv": "csv", "application/x-npz": "npz", "application/zip": "npz"}
 
 
 ANY_ACCOUNT = AccountTerms(kind="pure", delta=0.0)  # which losses suit does not depend on it
@@ -124,13 +123,13 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     openapi_extra={
         "requestBody": {
             "required": True,
-            "description": "CSV with a header, or NPZ with X and y.",
+            "description": f"{SUMMARY}.",
             "content": {
                 media: {
                     "schema": {"type": "string", "format": "binary"},
-                    "x-suffixes": [f".{name}"],
+                    "x-suffixes": list(format_.suffixes),
                 }
-                for media, name in FORMATS.items()
+                for media, format_ in BY_MEDIA_TYPE.items()
             },
         }
     },
@@ -138,11 +137,11 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 async def upload_data(
     ctx: Ctx, me: Me, dataset_id: str, request: Request, content_type: Annotated[str, Header()]
 ) -> Any:
-    """The data itself, once: CSV with a header, or NPZ. Streamed to disk, encoded in a process of
+    """The data itself, once, in one of the formats listed. Streamed to disk, encoded in a process of
     its own under limits, and stored immutable. Errors name row and column, to the owner alone."""
     media = content_type.partition(";")[0].strip().lower()
-    if media not in FORMATS:
-        raise UnsupportedMediaType(f"send one of: {', '.join(FORMATS)}.")
+    if media not in BY_MEDIA_TYPE:
+        raise UnsupportedMediaType(f"send one of: {', '.join(BY_MEDIA_TYPE)}.")
 
     def begin() -> Row[Any]:
         with ctx.db.read() as connection:
@@ -151,7 +150,7 @@ async def upload_data(
     row = await to_thread.run_sync(begin)
     path = await receive(ctx.settings, row, request.stream())
     await to_thread.run_sync(
-        partial(finish_upload, ctx.db, ctx.settings, row, path, FORMATS[media]),
+        partial(finish_upload, ctx.db, ctx.settings, row, path, BY_MEDIA_TYPE[media]),
         limiter=ctx.ingestions,
     )
     return await to_thread.run_sync(get_dataset, ctx, me, dataset_id)

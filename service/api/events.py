@@ -28,7 +28,7 @@ from service.api.pages import AfterNumber, Limit, Page, by_number
 from service.api.schemas.jobs import EventView
 from service.db import iso
 from service.errors import InvalidRequest
-from service.jobs.record import ENDED
+from service.jobs.states import ENDED
 from service.tables import job_events
 
 router = APIRouter(tags=["events"])

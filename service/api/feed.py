@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from sqlalchemy import Connection, Row, select
 
 from service.api.auth import Caller, valid_credentials
-from service.changes import bounds, changes_after, news, place
+from service.changes import assign_positions, changes_after, position_range, unread_changes
 from service.db import Database, iso
 from service.errors import InvalidRequest, TooManyRequests, Unavailable
-from service.jobs.record import ENDED
+from service.jobs.states import ENDED
 from service.keys import Keys
 from service.planning.plan import canonical_json
 from service.tables import accounts, datasets, grants, jobs
@@ -150,7 +150,7 @@ class Feed:
             events: list[Event] = []
             after = position
             with self._db.read() as connection:
-                oldest, newest = bounds(connection)
+                oldest, newest = position_range(connection)
                 if not oldest - 1 <= position <= newest or until - position > _MISSED_MAX:
                     return None
                 while after < until:
@@ -236,16 +236,16 @@ class Feed:
         position, events = self._position, list[Event]()
         while True:
             with self._db.read() as connection:
-                batch = news(connection, position)
+                batch = unread_changes(connection, position)
                 if all(row.position is not None for row in batch):
                     if position is None:
-                        position = bounds(connection)[1]
+                        position = position_range(connection)[1]
                     if not batch:
                         return _Look(position, events, _progress(connection))
                     events += _events(connection, batch)
                     position = batch[-1].position
                     continue
-            place(self._db)
+            assign_positions(self._db)
 
     def _deliver(self, look: _Look) -> None:
         events = list(look.events)

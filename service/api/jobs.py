@@ -19,7 +19,7 @@ from service.api.schemas.audit import RecordView
 from service.api.schemas.jobs import JobRequest, JobView, ModelView, ReleasesView
 from service.errors import JobNotFinished, Unauthenticated
 from service.jobs.cancel import cancel
-from service.jobs.record import ENDED
+from service.jobs.states import ENDED
 from service.jobs.submit import Submission, submit
 from service.jobs.view import job_view
 from service.planning.describe import describe
@@ -56,7 +56,9 @@ async def submit_job(
             ctx.db,
             ctx.settings,
             authorise=lambda connection: usable_dataset(connection, me, request.dataset),
-            hold=lambda connection: usable_dataset(connection, me, request.dataset, hold=True),
+            authorise_and_lock=lambda connection: usable_dataset(
+                connection, me, request.dataset, hold=True
+            ),
             principal_id=me.id,
             spec=spec,
             metadata=request.metadata,

@@ -9,8 +9,8 @@ from service.api.auth import Me
 from service.api.context import Ctx
 from service.api.schemas.operations import OperationsView
 from service.db import iso, now_ms
-from service.jobs.reap import PRESENT_MS
-from service.jobs.record import ENDED
+from service.jobs.maintenance import HEARTBEAT_TIMEOUT_MS
+from service.jobs.states import ENDED
 from service.jobs.view import error_view
 from service.tables import jobs, processes
 
@@ -31,7 +31,7 @@ def get_operations(ctx: Ctx, me: Me) -> Any:
         lately = jobs.c.state.in_(ENDED) & (jobs.c.finished_ms > now - _DAY_MS)
         leases = select(jobs).where(jobs.c.state.in_(("running", "cancelling")))
         failures = select(jobs).where(jobs.c.state == "failed")
-        present = select(processes).where(processes.c.seen_ms > now - PRESENT_MS)
+        present = select(processes).where(processes.c.seen_ms > now - HEARTBEAT_TIMEOUT_MS)
         return {
             "engine": ctx.settings.engine,
             "jobs": dict.fromkeys(OPEN, 0) | _counts(connection, jobs.c.state.in_(OPEN)),

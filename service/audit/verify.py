@@ -80,7 +80,7 @@ def verify_chain(exported: Iterable[Any], public_key: str, head: str | None = No
             continue
         if (record.seq, record.previous) != (number, previous):
             found.append("does not follow the record before it")
-        found += _check_alone(record) + _check_beside(record, last)
+        found += _check_record(record) + _check_link(record, last)
         if record.job in published:
             found.append("its job has published before")
         of = record.plan.spec.of
@@ -106,7 +106,7 @@ def verify_record(item: Any, before: Any | None, public_key: str) -> list[str]:
     seq = 1 if last is None else last.seq + 1
     follows = (record.seq, record.previous) == (seq, previous)
     found = [] if follows else ["does not follow the record before it"]
-    return found + _check_alone(record) + _check_beside(record, last)
+    return found + _check_record(record) + _check_link(record, last)
 
 
 def _read(key: Ed25519PublicKey, item: Any) -> tuple[Record, str]:
@@ -135,7 +135,7 @@ def _read(key: Ed25519PublicKey, item: Any) -> tuple[Record, str]:
     return record, digest
 
 
-def _check_alone(record: Record) -> list[str]:
+def _check_record(record: Record) -> list[str]:
     plan, account = record.plan, record.account
     checks: list[tuple[Callable[[], bool], str]] = [
         (
@@ -173,22 +173,22 @@ def _check_alone(record: Record) -> list[str]:
 
 
 def _finding(holds: Callable[[], bool], text: str) -> str | None:
-    """What a record says may be such that a check cannot even be made: then it does not hold either,
-    and the other checks and records are still of interest."""
+    """A record may be such that a check cannot even be made. Then it counts as failed, and the other
+    checks and records are still made."""
     try:
         return None if holds() else text
     except Exception as error:
         return f"{text}: {type(error).__name__}"
 
 
-def _check_beside(record: Record, last: Record | None) -> list[str]:
+def _check_link(record: Record, last: Record | None) -> list[str]:
     """What must hold between a record and the one before it."""
     account = record.account
     if last is None:
-        return [] if account.posted_units >= record.charge.units else [_BELOW]
+        return [] if account.posted_units >= record.charge.units else [_BELOW_CHARGES]
     fixed = (last.account.id, last.account.terms, last.account.epsilon, last.account.ceiling_units)
     checks = [
-        (account.posted_units >= last.account.posted_units + record.charge.units, _BELOW),
+        (account.posted_units >= last.account.posted_units + record.charge.units, _BELOW_CHARGES),
         (
             (account.id, account.terms, account.epsilon, account.ceiling_units) == fixed,
             "the account is another, or its ceiling was changed",
@@ -201,4 +201,4 @@ def _check_beside(record: Record, last: Record | None) -> list[str]:
     return [text for holds, text in checks if not holds]
 
 
-_BELOW = "the account stands below the sum of the charges"
+_BELOW_CHARGES = "the account stands below the sum of the charges"

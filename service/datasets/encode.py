@@ -8,7 +8,7 @@ A missing cell is one of the words in MISSING, None, or NaN; a word that the own
 category or label value is that value and not missing.
 
 Fixed point. With step = linf/4095 an encoded entry x is stored as the integer trunc(x/step).
-13 bits with the sign leave room to sum the products with a quantised derivative in int32.
+13 bits with the sign leave headroom to sum the products with a quantised derivative in int32.
 """
 
 import math
@@ -179,7 +179,7 @@ def encode_features(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> Floa
 
 
 def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
-    """y [n]: +1/-1, the class's place, the declared interval mapped to [-1, 1], or value/scale.
+    """y [n]: +1/-1, the class's position, the declared interval mapped to [-1, 1], or value/scale.
 
     A missing label is refused.
     """

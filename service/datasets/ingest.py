@@ -21,17 +21,18 @@ import subprocess
 import sys
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from service.datasets import encode, store
 from service.datasets.content import ContentMac
-from service.datasets.read import IngestLimitError, ParseError, read_csv, read_npz
+from service.datasets.formats import BY_NAME
+from service.datasets.read import IngestLimitError, ParseError
 from service.datasets.schema import Schema
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -42,8 +43,14 @@ class IngestCrashed(Exception):  # noqa: N818  # it states what happened to the 
     """The child ended without an answer: an uncaught exception, or a signal."""
 
     def __init__(self, cause: Literal["exception", "signal"]) -> None:
-        super().__init__(cause)
+        super().__init__(f"the process that reads the file ended by an uncaught {cause}")
         self.cause = cause
+
+
+def _known_format(name: str) -> str:
+    if name not in BY_NAME:
+        raise ValueError(f"a format is one of: {', '.join(BY_NAME)}")
+    return name
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -51,7 +58,7 @@ class IngestRequest:
     """What to read, how, into which folder (which must not exist), and at what expense."""
 
     source: Path
-    format: Literal["csv", "npz"]
+    format: Annotated[str, AfterValidator(_known_format)]
     schema: Schema
     out_dir: Path
     content_key: str = _HEX_KEY
@@ -60,7 +67,7 @@ class IngestRequest:
     cpu_seconds: int = Field(gt=0)
     memory_bytes: int = Field(gt=0)
     disk_bytes: int = Field(default=64 << 30, gt=0)
-    """The most bytes in one written file: a short CSV under a wide schema can fill a disk."""
+    """The most bytes in one written file: a short file under a wide schema can fill a disk."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -100,11 +107,7 @@ def ingest(request: IngestRequest) -> IngestResult:
     schema, fixed = request.schema, request.schema.storage == "fixed"
     dtype: np.dtype[Any] = np.dtype("<i2" if fixed else "<f8")
     with request.source.open("rb") as raw, store.building(request.out_dir) as folder:
-        blocks = (
-            read_csv(raw, schema)
-            if request.format == "csv"
-            else read_npz(raw, schema, request.memory_bytes)
-        )
+        blocks = BY_NAME[request.format].read(raw, schema, request.memory_bytes)
         mac = ContentMac(bytes.fromhex(request.content_key))
         labels: list[encode.Floats] = []
         n = 0

@@ -164,7 +164,7 @@ class UnboundedLabel(_Declared):
 
 
 class CategoricalLabel(_Declared):
-    """y = the place of the value among `classes`, from 0; any other value refuses the file."""
+    """y = the position of the value among `classes`, from 0; any other value refuses the file."""
 
     name: Text
     kind: Literal["categorical"] = "categorical"

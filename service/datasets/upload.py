@@ -1,6 +1,6 @@
 """From an upload's bytes to a ready dataset.
 
-Nothing is in the books until everything is on disk: the bytes go to incoming/, an ingestion process
+Nothing is in the database until everything is on disk: the bytes go to incoming/, an ingestion process
 encodes them into a folder with a name of its own, and one transaction then ties that folder to the
 dataset. A crash anywhere before it leaves only files that no row names, which `sweep_unused` removes.
 """
@@ -12,14 +12,14 @@ import secrets
 import time
 from collections.abc import AsyncIterable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 from anyio import to_thread
 from sqlalchemy import Connection, Row, insert, select, update
 
 from service.config import Settings
 from service.datasets.ingest import IngestCrashed, IngestRequest, IngestResult, run_ingest
-from service.datasets.read import IngestLimitError, ParseError
+from service.datasets.read import Format, IngestLimitError, ParseError
 from service.datasets.schema import Schema
 from service.datasets.store import dataset_folder, delete_data, new_incoming, sweep
 from service.db import Database, lock, new_id, now_ms
@@ -46,13 +46,13 @@ async def receive(settings: Settings, dataset: Row[Any], chunks: AsyncIterable[b
     except BaseException as error:
         path.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise Unavailable("there is no room to store the upload.") from None
+            raise Unavailable("there is no disk space to store the upload.") from None
         raise
     return path
 
 
 def finish_upload(
-    db: Database, settings: Settings, dataset: Row[Any], path: Path, format_: str
+    db: Database, settings: Settings, dataset: Row[Any], path: Path, format_: Format
 ) -> None:
     """Encode the file and make the dataset ready, or refuse and leave nothing behind."""
     name = f"{dataset.id}_{secrets.token_hex(4)}"
@@ -70,12 +70,12 @@ def finish_upload(
 
 
 def _ingest(
-    settings: Settings, dataset: Row[Any], path: Path, format_: str, folder: Path
+    settings: Settings, dataset: Row[Any], path: Path, format_: Format, folder: Path
 ) -> IngestResult:
     folder.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     request = IngestRequest(
         source=path,
-        format=cast(Literal["csv", "npz"], format_),
+        format=format_.name,
         schema=Schema.model_validate_json(dataset.schema),
         out_dir=folder,
         content_key=settings.keys.derive("content").hex(),
@@ -87,9 +87,9 @@ def _ingest(
     try:
         return run_ingest(request)
     except ParseError as error:
-        place = "" if error.row is None else f"row {error.row}: "
-        place += "" if error.column is None else f"column {error.column!r}: "
-        raise ParseRefused(f"{place}{error.reason}", row=error.row, column=error.column) from None
+        where = "" if error.row is None else f"row {error.row}: "
+        where += "" if error.column is None else f"column {error.column!r}: "
+        raise ParseRefused(f"{where}{error.reason}", row=error.row, column=error.column) from None
     except IngestLimitError as error:
         raise ParseRefused(
             f"reading the file exceeds the service's limit on {error.limit}."
@@ -149,7 +149,7 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
 
 
 def delete_dataset_data(db: Database, settings: Settings, dataset_id: str) -> None:
-    """Delete the rows; the books stay, and the content stays known to its lineage."""
+    """Delete the rows; ledger and audit chain stay, and the content stays known to its lineage."""
     with db.write() as connection:
         dataset = lock(connection, datasets, dataset_id)
         if dataset.state != "ready":

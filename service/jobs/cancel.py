@@ -4,16 +4,19 @@ from sqlalchemy import Connection
 
 from service.db import lock
 from service.errors import JobAlreadyFinished
-from service.jobs.record import ENDED, end_job, move
+from service.jobs.states import ENDED
+from service.jobs.transitions import end_without_model, transition
 from service.tables import jobs
 
 
 def cancel(connection: Connection, job_id: str) -> None:
-    """A job nobody runs, or whose data is unopened, ends now; else its worker is asked to stop."""
+    """End a job at once if no worker has opened its data for it; else ask its worker to stop."""
     job = lock(connection, jobs, job_id)
     if job.state in ENDED:
-        raise JobAlreadyFinished(f"it is {job.state}.")
+        raise JobAlreadyFinished(
+            f"it is {job.state}; only a job that has not ended can be cancelled."
+        )
     if job.state == "queued" or (job.state == "running" and job.opened_ms is None):
-        end_job(connection, job, "cancelled")
+        end_without_model(connection, job, "cancelled")
     elif job.state == "running":
-        move(connection, job_id, "cancelling")
+        transition(connection, job_id, "cancelling")

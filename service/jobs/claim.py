@@ -1,7 +1,7 @@
-"""Claim, open, keep: a worker's hold on a job.
+"""A worker's claim on a job: take it, open the data under it, renew its lease, release it.
 
-A claim takes a lease and a new fence. Whatever the worker later does to the job names that fence, so
-a worker that lost its lease, and was replaced, changes nothing more.
+A claim takes a lease and a new fence (a fencing token). Whatever the worker later does to the job
+names that fence, so a worker that lost its lease and was replaced can change nothing more.
 """
 
 from typing import Any
@@ -9,25 +9,28 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from service.db import lock, now_ms
-from service.jobs.record import end_job, move
+from service.jobs.transitions import end_without_model, transition
 from service.tables import datasets, jobs
 
 
 def claim(
     connection: Connection, lease_seconds: float, job_id: str | None = None
 ) -> Row[Any] | None:
-    """The named queued job, or the oldest one; None if there is none to be had."""
-    wanted = select(jobs.c.id).where(jobs.c.state == "queued")
+    """The named queued job, or the oldest one; None if there is none to claim."""
+    queued = select(jobs.c.id).where(jobs.c.state == "queued")
     if job_id is not None:
-        wanted = wanted.where(jobs.c.id == job_id)
-    oldest = wanted.order_by(jobs.c.created_ms, jobs.c.id).limit(1)
-    return move(
+        queued = queued.where(jobs.c.id == job_id)
+    oldest = queued.order_by(jobs.c.created_ms, jobs.c.id).limit(1)
+    found = connection.execute(oldest.with_for_update(skip_locked=True)).scalar()
+    if found is None:
+        return None
+    return transition(
         connection,
-        oldest.with_for_update(skip_locked=True).scalar_subquery(),
+        found,
         "running",
         fence=jobs.c.fence + 1,
         attempts=jobs.c.attempts + 1,
-        lease_ms=_lease(lease_seconds),
+        lease_ms=_lease_end(lease_seconds),
         hint_ms=None,
         steps_done=0,
         started_ms=func.coalesce(jobs.c.started_ms, now_ms()),
@@ -44,35 +47,35 @@ def open_data(connection: Connection, job_id: str, fence: int) -> bool:
         return False
     if job.opened_ms is None:
         if lock(connection, datasets, job.dataset_id).state != "ready":
-            end_job(connection, job, "failed", "data_deleted")
+            end_without_model(connection, job, "failed", "data_deleted")
             return False
         connection.execute(update(jobs).where(jobs.c.id == job_id).values(opened_ms=now_ms()))
     return True
 
 
-def keep(
+def renew_lease(
     connection: Connection, job_id: str, fence: int, steps_done: int, lease_seconds: float
 ) -> bool:
-    """Renew the lease and note progress; False if the job was cancelled or is another's."""
-    kept = connection.execute(
+    """Renew the lease and record progress; False if the job was cancelled or is another worker's."""
+    renewed = connection.execute(
         update(jobs)
         .where(jobs.c.id == job_id, jobs.c.fence == fence, jobs.c.state == "running")
-        .values(lease_ms=_lease(lease_seconds), steps_done=steps_done)
+        .values(lease_ms=_lease_end(lease_seconds), steps_done=steps_done)
     )
-    return bool(kept.rowcount)
+    return bool(renewed.rowcount)
 
 
-def give_up(connection: Connection, job_id: str, fence: int) -> None:
-    """End this worker's hold: a job asked to stop ends here, any other goes back to the reaper
-    without waiting for its lease."""
+def release_claim(connection: Connection, job_id: str, fence: int) -> None:
+    """End this worker's claim without a result. A job that is being cancelled ends here; any other
+    has its lease expired, so that the reaper takes it back at once."""
     job = lock(connection, jobs, job_id)
     if job.fence != fence:
         return
     if job.state == "cancelling":
-        end_job(connection, job, "cancelled")
+        end_without_model(connection, job, "cancelled")
     elif job.state == "running":
         connection.execute(update(jobs).where(jobs.c.id == job_id).values(lease_ms=0))
 
 
-def _lease(seconds: float) -> Any:
+def _lease_end(seconds: float) -> Any:
     return now_ms() + int(seconds * 1000)

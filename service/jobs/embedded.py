@@ -1,8 +1,8 @@
-"""The embedded engine: worker processes of our own that claim from the database.
+"""The embedded engine: supervise worker processes that claim jobs from the database.
 
 Each is a fresh interpreter (never a fork: numba's threads do not survive one) whose standard input is
-a pipe from us. A byte on it means "look now"; its end means that we are gone, and the worker leaves
-too, so that no orphan outlives the process tree.
+a pipe from this process. A byte on it means "there may be a job"; end of file means that this process
+is gone, and the worker exits too, so that no orphan outlives the process tree.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ class EmbeddedWorkers:
         self._stopping = threading.Event()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._threads = [
-            threading.Thread(target=self._keep_alive, args=(i,), daemon=True)
+            threading.Thread(target=self._supervise, args=(i,), daemon=True)
             for i in range(settings.workers)
         ]
 
@@ -34,7 +34,7 @@ class EmbeddedWorkers:
     def hint(self, job_id: str) -> None:
         for process in list(self._processes.values()):
             if process.stdin is not None:
-                # it died, or its pipe was closed just now: its successor looks at once anyway
+                # the worker has just died: its successor looks for jobs when it starts
                 with contextlib.suppress(OSError, ValueError):
                     process.stdin.write(b"\n")
                     process.stdin.flush()
@@ -46,8 +46,8 @@ class EmbeddedWorkers:
         for thread in self._threads:
             thread.join()
 
-    def _keep_alive(self, index: int) -> None:
-        """Run one worker, and another whenever it ends before its time."""
+    def _supervise(self, index: int) -> None:
+        """Run one worker, and restart it whenever it exits before `stop`."""
         while not self._stopping.is_set():
             process = subprocess.Popen(
                 [sys.executable, "-m", "workers.local"],
@@ -68,7 +68,7 @@ class EmbeddedWorkers:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """Our settings, for a process that reads them from its environment."""
+    """These settings as environment variables for the worker."""
     return {
         f"EPSILOND_{name.upper()}": str(value)
         for name, value in settings.model_dump(mode="json").items()

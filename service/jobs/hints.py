@@ -1,4 +1,4 @@
-"""Hints: "there is a job", carried by a broker that may lose, repeat or delay it."""
+"""Hints through Celery: "this job is queued", by a broker that may lose, repeat or delay messages."""
 
 import logging
 
@@ -6,7 +6,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from service.config import Settings
-from service.jobs.reap import Hint, HintError
+from service.jobs.maintenance import Hint, HintError
 
 log = logging.getLogger("epsilond.jobs")
 TASK = "epsilond.run"
@@ -14,7 +14,7 @@ QUEUE = "epsilond"
 
 
 def celery_app(settings: Settings) -> Celery:
-    """One configuration for those who send and those who run; messages carry a job id only."""
+    """The Celery configuration of both sender and worker; messages carry a job id only."""
     app = Celery("epsilond", broker=settings.broker_url)
     app.conf.update(
         task_default_queue=QUEUE,
@@ -47,6 +47,8 @@ def celery_hint(settings: Settings) -> Hint:
         try:
             app.send_task(TASK, args=[job_id], retry=False)
         except (OperationalError, OSError) as error:
-            raise HintError(type(error).__name__) from error
+            raise HintError(
+                f"the broker at EPSILOND_BROKER_URL did not take it ({type(error).__name__})"
+            ) from error
 
     return hint

@@ -1,14 +1,16 @@
-"""Publish: model, audit record, charge and end of the job, in one transaction. A result leaves the
-worker here or nowhere, so of two runs of one job at most one is ever seen."""
+"""Publish: the model, its audit record, the charge and the job's end, in one transaction.
+
+A result leaves the worker here or nowhere, so of two runs of one job at most one is ever seen.
+"""
 
 import json
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, Row, insert
 
 from service.audit.chain import append_record
 from service.db import lock
-from service.jobs.record import close, end_job
+from service.jobs.transitions import end_without_model, transition
 from service.keys import Keys
 from service.ledger.reserve import post
 from service.planning.plan import canonical_json, sha256
@@ -16,7 +18,16 @@ from service.tables import datasets, jobs, models
 
 
 class PlanChangedError(RuntimeError):
-    """The stored Plan no longer has the digest that was charged: the database was tampered with."""
+    """What is stored no longer has the digest that was charged: the database was tampered with."""
+
+
+def check_plan(job: Row[Any]) -> None:
+    """The text of the job's Plan must be the one whose price was reserved."""
+    if sha256(job.plan) != job.plan_digest:
+        raise PlanChangedError(
+            f"the stored Plan of job {job.id} does not have the digest that was recorded when it was "
+            "submitted, so it is not run or published; restore the row, or cancel the job."
+        )
 
 
 def publish(
@@ -32,12 +43,11 @@ def publish(
     if job.fence != fence:
         return False
     if job.state == "cancelling":
-        end_job(connection, job, "cancelled")
+        end_without_model(connection, job, "cancelled")
         return False
     if job.state != "running" or job.opened_ms is None:
         return False
-    if sha256(job.plan) != job.plan_digest:
-        raise PlanChangedError(job_id)
+    check_plan(job)
     lock(connection, datasets, job.dataset_id)  # before the account: everyone's order
     account = post(connection, job.account_id, job.entry_seq, "job succeeded")
     text = canonical_json(card)
@@ -64,5 +74,5 @@ def publish(
             "software": software,
         },
     )
-    close(connection, job_id, "succeeded", steps_done=job.steps_total)
+    transition(connection, job_id, "succeeded", steps_done=job.steps_total)
     return True

@@ -1,7 +1,7 @@
-"""Submit: spec -> plan -> reservation + job, in one transaction.
+"""Submit a job: plan its spec, then reserve the price and insert the job in one transaction.
 
-Planning happens before the transaction: a dataset's facts and its account's terms never change once
-set, so the Plan cannot go stale, and the ledger's lock is held only for the books.
+Planning happens before that transaction: a dataset's facts and its account's terms never change once
+set, so the Plan cannot go stale, and the account's lock is held only while its entry is written.
 """
 
 import json
@@ -23,7 +23,7 @@ from service.errors import (
     DatasetNotReady,
     IdempotencyConflict,
 )
-from service.jobs.record import note_event
+from service.jobs.transitions import record_event
 from service.jobs.view import job_view
 from service.keys import NOISE_KEY_BYTES
 from service.ledger.accounts import Account, find_account
@@ -46,18 +46,18 @@ def facts_of(dataset: Any, account: Account) -> Facts:
 
 
 def facts_for(connection: Connection, dataset_id: str) -> tuple[Facts, Account]:
-    """The public facts of a dataset that can be used, and the account that would pay."""
+    """The public facts of a dataset that holds data, and the account that pays for its jobs."""
     dataset = connection.execute(select(datasets).where(datasets.c.id == dataset_id)).one()
     if dataset.state != "ready":
-        raise DatasetNotReady("upload its data with PUT /v1/datasets/{id}/data first.")
+        raise DatasetNotReady("its owner must first upload data with PUT /v1/datasets/{id}/data.")
     account = find_account(connection, dataset.lineage_id)
     if account is None:
-        raise BudgetNotSet("its owner must first PUT /v1/datasets/{id}/budget.")
+        raise BudgetNotSet("its owner must first set one with PUT /v1/datasets/{id}/budget.")
     return facts_of(dataset, account), account
 
 
 def plan_for(facts: Facts, settings: Settings, spec: JobSpec) -> tuple[Plan, Choice | None]:
-    """The Plan of a spec, and, where it left the algorithm to us, why it is this one."""
+    """The Plan of a spec and, where the algorithm is `auto`, why this one was chosen."""
     if spec.algorithm != AUTO:
         return plan_named(spec, facts, settings.gradients_max), None
     return choose(compare(spec, facts, settings.gradients_max))
@@ -68,25 +68,31 @@ def submit(
     settings: Settings,
     *,
     authorise: Callable[[Connection], object],
-    hold: Callable[[Connection], object] | None = None,
+    authorise_and_lock: Callable[[Connection], object] | None = None,
     principal_id: str,
     spec: JobSpec,
     metadata: dict[str, str],
     idempotency_key: str | None = None,
 ) -> Submission:
+    """Admit a job, or return the stored response of an earlier request with the same key.
+
+    `authorise` raises unless the caller may use the dataset; `authorise_and_lock` also keeps that true
+    until the transaction ends.
+    """
     request = sha256(canonical_json({"spec": spec.model_dump(mode="json"), "metadata": metadata}))
     with db.read() as connection:
         authorise(connection)
-        if replay := _replay(connection, principal_id, idempotency_key, request):
+        if replay := _earlier_response(connection, principal_id, idempotency_key, request):
             return replay
         facts, account = facts_for(connection, spec.dataset)
     planned, choice = plan_for(facts, settings, spec)
     try:
         with db.write() as connection:
-            (hold or authorise)(connection)  # again: a grant revoked in between ends here
-            if replay := _replay(connection, principal_id, idempotency_key, request):
+            # again: the grant may have been revoked meanwhile
+            (authorise_and_lock or authorise)(connection)
+            if replay := _earlier_response(connection, principal_id, idempotency_key, request):
                 return replay
-            return _record(
+            return _insert_job(
                 connection,
                 settings,
                 principal_id=principal_id,
@@ -98,14 +104,14 @@ def submit(
                 request=request,
             )
     except (IntegrityError, BudgetExceeded, AnalystCapExceeded, BudgetFrozen):
-        # the same key may have committed first, on another connection, and taken the room
+        # the same key may have committed first, on another connection, and taken what was left
         with db.read() as connection:
-            if replay := _replay(connection, principal_id, idempotency_key, request):
+            if replay := _earlier_response(connection, principal_id, idempotency_key, request):
                 return replay
         raise
 
 
-def _record(
+def _insert_job(
     connection: Connection,
     settings: Settings,
     *,
@@ -151,7 +157,7 @@ def _record(
         )
         .returning(jobs)
     ).one()
-    note_event(connection, row)
+    record_event(connection, row)
     body = canonical_json(job_view(row))
     if idempotency_key is not None:
         connection.execute(
@@ -167,9 +173,10 @@ def _record(
     return Submission(job_id=job_id, body=body, replayed=False)
 
 
-def _replay(
+def _earlier_response(
     connection: Connection, principal_id: str, key: str | None, request: str
 ) -> Submission | None:
+    """The stored response to this principal's earlier request with the same idempotency key."""
     if key is None:
         return None
     row = connection.execute(

@@ -1,4 +1,4 @@
-"""A job as analysts see it: nothing here depends on the data. Times are whole seconds."""
+"""A job as the API shows it. Nothing here depends on the data; times are whole seconds."""
 
 import json
 from typing import Any

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, insert, select
 
 from service.db import lock, new_id, now_ms
 from service.errors import BudgetAlreadySet, InvalidRequest
-from service.ledger.entries import append
+from service.ledger.entries import append_entry
 from service.planning.conversion import budget_units, epsilon_of_units, largest_epsilon
 from service.planning.price import AccountTerms
 from service.tables import accounts
@@ -37,8 +37,8 @@ class Account:
         return self.cap_units - self.posted_units - self.pending_units
 
     def balance(self) -> dict[str, Any]:
-        """The account as its readers see it. Units are the truth and add up; epsilons are how the
-        same amounts read as jobs, and do not add up."""
+        """The account as the API shows it. Units are exact and add up; an epsilon is that of a single
+        job of the same cost, and epsilons do not add up."""
         delta = self.terms.delta
         return {
             "account": self.id,
@@ -94,7 +94,7 @@ def open_account(
             created_ms=now_ms(),
         )
     )
-    row = append(
+    row = append_entry(
         connection,
         account_id,
         kind="open",

@@ -1,15 +1,15 @@
 """What an owner may still change about an account: raise its cap up to the ceiling, freeze, unfreeze.
 
 Each is an entry with the owner's reason, written under the account's lock like every other, so the
-book alone says what the cap was and whether the account was frozen at any time. Nothing lowers a cap:
-an owner who wants no more spending freezes.
+entries alone tell what the cap was, and whether the account was frozen, at any time. Nothing lowers a
+cap: an owner who wants no more spending freezes the account.
 """
 
 from sqlalchemy import Connection, update
 
 from service.errors import BudgetFrozen, BudgetNotFrozen, CeilingExceeded, InvalidRequest
 from service.ledger.accounts import Account, account_from, lock_account
-from service.ledger.entries import append
+from service.ledger.entries import append_entry
 from service.planning.conversion import budget_units
 from service.tables import accounts
 
@@ -37,7 +37,7 @@ def top_up(
         .where(accounts.c.id == account_id)
         .values(cap_epsilon=cap_epsilon, cap_units=accounts.c.cap_units + added)
     )
-    row = append(
+    row = append_entry(
         connection,
         account_id,
         kind="top_up",
@@ -57,9 +57,9 @@ def set_frozen(
     if frozen and account.frozen:
         raise BudgetFrozen("it is frozen already; unfreeze it to admit jobs again.")
     if not frozen and not account.frozen:
-        raise BudgetNotFrozen("jobs are admitted as far as the budget goes.")
+        raise BudgetNotFrozen("it already admits jobs, as far as the budget goes.")
     connection.execute(update(accounts).where(accounts.c.id == account_id).values(frozen=frozen))
-    row = append(
+    row = append_entry(
         connection,
         account_id,
         kind="freeze" if frozen else "unfreeze",

@@ -1,4 +1,4 @@
-"""Derive every balance again from the entries alone, and say where the books disagree."""
+"""Derive every balance again from the entries alone, and say where the stored balances differ."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ def check_ledger(connection: Connection) -> list[str]:
     no account exceeds its cap."""
     findings = []
     for account in connection.execute(select(accounts).order_by(accounts.c.id)).all():
-        book = connection.execute(
+        rows = connection.execute(
             select(entries).where(entries.c.account_id == account.id).order_by(entries.c.seq)
         ).all()
         caps = connection.execute(select(shares).where(shares.c.account_id == account.id)).all()
-        findings += [f"{account.id}: {text}" for text in _findings(account, book, caps)]
+        findings += [f"{account.id}: {text}" for text in _findings(account, rows, caps)]
     return findings
 
 
-def _findings(account: Row[Any], book: Sequence[Row[Any]], caps: Sequence[Row[Any]]) -> list[str]:
-    reserved = {e.seq: e for e in book if e.kind == "reserve"}
-    resolutions = [e for e in book if e.kind in ("post", "void")]
+def _findings(account: Row[Any], rows: Sequence[Row[Any]], caps: Sequence[Row[Any]]) -> list[str]:
+    reserved = {e.seq: e for e in rows if e.kind == "reserve"}
+    resolutions = [e for e in rows if e.kind in ("post", "void")]
     resolved = {e.resolves_seq for e in resolutions}
     posted = sum(e.units for e in resolutions if e.kind == "post")
     pending = sum(e.units for seq, e in reserved.items() if seq not in resolved)
@@ -35,11 +35,11 @@ def _findings(account: Row[Any], book: Sequence[Row[Any]], caps: Sequence[Row[An
         if e.kind == "void":
             committed[e.principal_id] -= e.units
 
-    cap = sum(e.units for e in book if e.kind in ("open", "top_up"))
-    frozen = [e.kind for e in book if e.kind in ("freeze", "unfreeze")]
+    cap = sum(e.units for e in rows if e.kind in ("open", "top_up"))
+    frozen = [e.kind for e in rows if e.kind in ("freeze", "unfreeze")]
 
     checks = [
-        ([e.seq for e in book] == list(range(1, account.entries + 1)), "entries are missing"),
+        ([e.seq for e in rows] == list(range(1, account.entries + 1)), "entries are missing"),
         (len(resolved) == len(resolutions), "a reservation was resolved twice"),
         (
             all(

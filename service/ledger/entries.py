@@ -1,16 +1,16 @@
-"""Entries: the append-only book. A row once written is never changed; a reservation is resolved by a
-new row that posts or voids it, at most once."""
+"""The ledger's entries are append-only: a row once written is never changed. A reservation is resolved
+by a new row that posts or voids it, at most once."""
 
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, update
 
-from service.changes import note_change
+from service.changes import record_change
 from service.db import now_ms
 from service.tables import accounts, entries
 
 
-def append(
+def append_entry(
     connection: Connection,
     account_id: str,
     *,
@@ -51,5 +51,5 @@ def append(
             created_ms=now_ms(),
         )
     )
-    note_change(connection, account_id=account_id, number=account.entries, type=kind)
+    record_change(connection, account_id=account_id, number=account.entries, type=kind)
     return account

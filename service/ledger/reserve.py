@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 from service.errors import InvalidRequest
 from service.ledger.accounts import Account, account_from, lock_account
 from service.ledger.admission import admission, standing
-from service.ledger.entries import append
+from service.ledger.entries import append_entry
 from service.tables import entries, shares
 
 
@@ -35,7 +35,7 @@ def reserve(
     if refusal is not None:
         raise refusal
     _commit_share(connection, account_id, principal_id, units)
-    row = append(
+    row = append_entry(
         connection,
         account_id,
         kind="reserve",
@@ -94,14 +94,17 @@ def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reaso
         )
     ).one()
     if row.resolved_by is not None:
-        raise AlreadyResolvedError(f"{account_id} entry {seq}")
+        raise AlreadyResolvedError(
+            f"entry {seq} of account {account_id} was already resolved by entry {row.resolved_by}; "
+            "a reservation is posted or voided once."
+        )
     if kind == "void":
         connection.execute(
             update(shares)
             .where(shares.c.account_id == account_id, shares.c.principal_id == row.principal_id)
             .values(committed_units=shares.c.committed_units - row.units)
         )
-    account = append(
+    account = append_entry(
         connection,
         account_id,
         kind=kind,

@@ -1,4 +1,5 @@
-"""What a Gaussian release costs on a secret batch: a bound on its Renyi divergence, nearly attained.
+"""What a release costs on a secret batch: for Gaussian noise by a bound on its Renyi divergence that
+is nearly attained, for any other by the theorem of Wang, Balle and Kasiviswanathan (`subsampled`).
 
 A batch of B of n positions is drawn uniformly without replacement. A sum over it moves by at most z
 standard deviations of its noise when a record of it is replaced; neighbours replace one record of the
@@ -47,10 +48,14 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, erf, exp, expm1, inf, lgamma, log, log1p, sqrt
+from typing import Protocol
 
 ORDER_MAX = 4096  # sums have as many terms; beyond, sampling is not credited
 LOG_DECIMAL_MAX = 2_290_000  # the exponential of a little more is beyond any Decimal
-_DIGITS = 60
+DIGITS = 60
+ROUND_UP = Decimal(1) + Decimal("1e-40")
+_HUGE = Fraction(10**9)
+_LOG_2, _LOG_10 = log(2), log(10)
 _SLACK = Decimal("1e-40")  # relative and absolute: 10^15 times what 10^4 operations can err
 _NEGLIGIBLE = Decimal("1e-50")
 _FAR = 16  # Phi of this is 1 to 57 digits
@@ -67,7 +72,7 @@ def sampled_gaussian(
     last = max(order, 4)
     if last * (last - 1) * z_squared > 2 * LOG_DECIMAL_MAX:
         return None
-    with localcontext(prec=_DIGITS):
+    with localcontext(prec=DIGITS):
         square = Decimal(z_squared.numerator) / z_squared.denominator
         z, each = square.sqrt(), square.exp()
         drawn, rest = Decimal(batch), Decimal(population - batch)
@@ -104,7 +109,7 @@ def _phi(x: Decimal) -> Decimal:
     if x > _FAR:
         return Decimal(1)
     square, term, total, odd = x * x, x, x, 1
-    while term > total.scaleb(-_DIGITS) or odd < square:
+    while term > total.scaleb(-DIGITS) or odd < square:
         odd += 2
         term = term * square / odd
         total += term
@@ -162,3 +167,53 @@ def roughly(z: float, gamma: float, order: int, enough: float = inf) -> float:
 def _log_choices(order: int) -> list[float]:
     of_all = lgamma(order + 1)
     return [of_all - lgamma(j + 1) - lgamma(order - j + 1) for j in range(order + 1)]
+
+
+class Priced(Protocol):
+    """A release, as far as its price goes."""
+
+    def renyi(self, order: int) -> Fraction: ...
+    def pure(self) -> Fraction | None: ...
+    def __hash__(self) -> int: ...
+
+
+@lru_cache(maxsize=4096)
+def subsampled(release: Priced, batch: int, population: int, order: int) -> Fraction | None:
+    """Theorem 9 of Wang, Balle and Kasiviswanathan 2019, as `Subsample` states it, or None where it
+    says no less than the inner release, or is made of numbers too large to say.
+
+    A term that could not change a digit of the sum is not evaluated, and once one term alone exceeds
+    the inner release the rest is not: estimates in floats, a factor of e apart from the decision, say
+    which. Either way the value is that of the whole sum.
+    """
+    if release.renyi(2) > LOG_DECIMAL_MAX:
+        return None
+    enough = (order - 1) * float(min(release.renyi(order), _HUGE)) + 1
+    log_share, log_choices = log(batch) - log(population), log(order) + log((order - 1) / 2)
+    choices = comb(order, 2)
+    with localcontext(prec=DIGITS):
+        gamma = Decimal(batch) / population
+        pure = release.pure()
+        range_ = None if pure is None else as_decimal(pure).exp() - 1
+        e2 = as_decimal(release.renyi(2)).exp()
+        bounded = Decimal(2) if range_ is None else min(Decimal(2), range_**2)
+        total = 1 + gamma**2 * choices * min(4 * (e2 - 1), e2 * bounded)
+        for j in range(3, order + 1):
+            choices = choices * (order - j + 1) // j
+            log_choices += log((order - j + 1) / j)
+            inner = release.renyi(j)
+            exponent = (j - 1) * float(min(inner, _HUGE))
+            size = j * log_share + log_choices + exponent + _LOG_2
+            if size + 1 < (total.adjusted() - DIGITS) * _LOG_10:
+                continue
+            if range_ is None and (size > enough or max(size, exponent) > LOG_DECIMAL_MAX):
+                return None
+            bounded = Decimal(2) if range_ is None else min(Decimal(2), range_**j)
+            growth = ((j - 1) * as_decimal(inner)).exp()
+            total += gamma**j * choices * growth * bounded
+        return Fraction((total * ROUND_UP).ln() / (order - 1) * ROUND_UP)
+
+
+def as_decimal(value: Fraction) -> Decimal:
+    """The fraction in the current precision, never below it."""
+    return Decimal(value.numerator) / Decimal(value.denominator) * ROUND_UP

@@ -1,19 +1,11 @@
-"""The last step of every planner: price the releases, check them against what was asked, and put the
+"""The last step of planning: price a draft's releases, check them against what was asked, and put the
 Plan together."""
 
-from service.planning.lattice import Lattice, PointLattice, Target
-from service.planning.losses import Problem, is_convex
-from service.planning.plan import (
-    Guarantee,
-    Plan,
-    Prediction,
-    Price,
-    PrivateClip,
-    Schedule,
-    Smoothing,
-)
+from service.planning.draft import Draft
+from service.planning.lattice import PointLattice, target
+from service.planning.losses import is_convex
+from service.planning.plan import Guarantee, Plan, Price
 from service.planning.price import epsilon_alone, fits_own_target, price_units
-from service.planning.releases import Release
 from service.planning.spec import Facts, JobSpec
 
 
@@ -22,23 +14,10 @@ class CalibrationError(RuntimeError):
     lacks: a bug, and nothing is charged or run."""
 
 
-def assemble(
-    spec: JobSpec,
-    facts: Facts,
-    goal: Target,
-    p: Problem,
-    *,
-    algorithm: str,
-    schedule: Schedule,
-    lattice: Lattice,
-    release: Release,
-    prediction: Prediction,
-    gradients: int,
-    smoothing: Smoothing | None = None,
-    private_clip: PrivateClip | None = None,
-) -> Plan:
-    if isinstance(lattice, PointLattice) and not is_convex(spec):
+def assemble(algorithm: str, spec: JobSpec, facts: Facts, draft: Draft) -> Plan:
+    if isinstance(draft.lattice, PointLattice) and not is_convex(spec):
         raise CalibrationError(algorithm)  # how far a record moves a point is known by convexity
+    goal, release = target(spec, facts), draft.release
     charged = price_units(release, facts.account)
     same_currency = (goal.delta > 0) == (facts.account.kind == "renyi")
     if same_currency and charged > goal.units:
@@ -49,11 +28,11 @@ def assemble(
         algorithm=algorithm,
         spec=spec,
         facts=facts,
-        dimension=p.d,
-        smoothing=smoothing,
-        schedule=schedule,
-        lattice=lattice,
-        private_clip=private_clip,
+        dimension=draft.dimension,
+        smoothing=draft.smoothing,
+        schedule=draft.schedule,
+        lattice=draft.lattice,
+        private_clip=draft.private_clip,
         release=release,
         price=Price(units=charged, kind=facts.account.kind, order=facts.account.order),
         guarantee=Guarantee(
@@ -61,6 +40,6 @@ def assemble(
             delta=goal.delta,
             epsilon_alone=epsilon_alone(release, goal.epsilon, goal.delta),
         ),
-        prediction=prediction,
-        gradients=gradients,
+        prediction=draft.prediction,
+        gradients=draft.gradients,
     )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.errors import PlanRefused
-from service.planning.catalog import CATALOG, Algorithm, plan
+from service.planning.algorithm import Algorithm
+from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import EPSILON_MAX
-from service.planning.losses import is_convex
 from service.planning.plan import Plan
 from service.planning.spec import Facts, JobSpec
 
@@ -67,14 +67,13 @@ def plan_named(spec: JobSpec, facts: Facts, gradients_max: int) -> Plan:
 
 
 def compare(spec: JobSpec, facts: Facts, gradients_max: int) -> list[Candidate]:
-    """Every algorithm of the catalog on this spec: the best first, those that decline last. One with
-    an objective of its own answers another question, and is only run when it is named; so does one
-    for losses that are not convex if this one is, for it predicts a stationarity and no risk. Of
-    networks nothing but a stationarity is predicted."""
+    """Every algorithm of the catalog on this spec: the best first, those that decline last. One that
+    answers another question is only run when it is named. Of networks nothing but a stationarity is
+    predicted, so that one without it cannot be compared."""
     candidates, network = [], spec.model.kind != "linear"
     for algorithm in CATALOG.values():
-        another = network and algorithm.networks and not algorithm.nonconvex
-        if algorithm.own_objective or another or (algorithm.nonconvex and is_convex(spec)):
+        unbounded = network and algorithm.networks and not algorithm.nonconvex
+        if unbounded or algorithm.answers_another(spec):
             continue
         named = spec.model_copy(update={"algorithm": algorithm.name})
         try:

@@ -85,7 +85,7 @@ def describe(plan: Plan) -> Description:
     return Description(
         summary=_summary(plan),
         releases=found,
-        release_count=plan.release.count(),
+        release_count=_count(plan.release),
         weight_noise=_weight_noise(plan, found),
     )
 
@@ -137,7 +137,26 @@ def _walk(node: Release, context: _Context) -> Iterator[DescribedRelease]:
             yield _choice(context, node)
         case Recursive():  # choices differ; the first says how large they are
             first = Exponential(sensitivity=node.sensitivities[0], scale=node.scales[0])
-            yield _choice(context.repeated(node.count()), first)
+            yield _choice(context.repeated(len(node.scales)), first)
+
+
+def _count(node: Release) -> int:
+    """How many vectors or choices it lets out. Of prefix sums one vector may be made of several sums."""
+    match node:
+        case Repeat():
+            return node.times * _count(node.release)
+        case Sequence():
+            return sum(map(_count, node.parts))
+        case Disjoint():
+            return node.copies * sum(map(_count, node.parts))
+        case Subsample():
+            return _count(node.release)
+        case Prefixes():
+            return node.vectors
+        case Recursive():
+            return len(node.scales)
+        case Gaussian() | Pure() | Exponential() | SampledGaussian():
+            return 1
 
 
 def _sequence(node: Sequence, context: _Context) -> Iterator[DescribedRelease]:

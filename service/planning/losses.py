@@ -33,7 +33,7 @@ argued, the plan's docstring says which of them it uses and why they hold.
 
 from dataclasses import dataclass, replace
 from math import e, exp, inf, sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from service.errors import PlanRefused
 from service.planning.spec import Facts, FeasibleSet, JobSpec, Loss, ReluNetwork
@@ -110,11 +110,28 @@ def scalar(loss: Loss) -> Scalar:  # noqa: PLR0911, PLR0912 - one per loss
             raise TypeError(f"{loss.kind} is not a loss of one margin")
 
 
+class Traits(NamedTuple):
+    """What algorithms ask of a loss, whatever its parameters."""
+
+    margins: Literal["one", "several", "none"]  # several: one per class; none: of w - x
+    smooth: bool
+    weak: float  # omega in the margin: 0 if convex, inf if a corner points up
+
+
+def traits(loss: Loss) -> Traits:
+    if loss.kind == "softmax":
+        return Traits("several", smooth=True, weak=0.0)
+    if loss.kind == "geometric_median":
+        return Traits("none", smooth=False, weak=0.0)
+    slope = scalar(loss)
+    return Traits("one", smooth=slope.curvature < SHARP, weak=slope.weak)
+
+
 def is_convex(spec: JobSpec) -> bool:
     """Whether the job's loss is convex in the weights, for every record."""
     if spec.model.kind != "linear":
         return False
-    return spec.loss.kind in ("softmax", "geometric_median") or scalar(spec.loss).weak == 0
+    return traits(spec.loss).weak == 0
 
 
 @dataclass(frozen=True)
@@ -159,7 +176,7 @@ _REGRESSIONS = {"squared", "absolute", "huber", "pinball", "welsch", "trimmed", 
 def problem(spec: JobSpec, facts: Facts) -> Problem:
     """The constants of this job's loss on rows within facts.l2 and weights within the set."""
     loss = spec.loss
-    _check_label(loss, facts)
+    check_label(loss, facts)
     if spec.model.kind != "linear" and loss.kind in ("softmax", "geometric_median"):
         raise PlanRefused(
             f"a network needs a loss of one margin, which {loss.kind} is not; use a linear model."
@@ -205,13 +222,18 @@ def _network(model: ReluNetwork, s: Scalar, facts: Facts, W: float) -> Problem:
     )
 
 
-def _check_label(loss: Loss, facts: Facts) -> None:
-    fitting = {
+def losses_for(label: str) -> set[str]:
+    """The kinds of loss that fit a kind of label."""
+    return {
         "binary": _CLASSIFIERS | _REGRESSIONS,
         "numeric": _REGRESSIONS,
         "unbounded": _REGRESSIONS,
         "categorical": {"softmax"},
-    }[facts.label] | {"geometric_median"}
+    }[label] | {"geometric_median"}
+
+
+def check_label(loss: Loss, facts: Facts) -> None:
+    fitting = losses_for(facts.label)
     if loss.kind not in fitting:
         raise PlanRefused(
             f"loss {loss.kind} does not fit a {facts.label} label; these do: "

@@ -347,11 +347,12 @@ class JobSpec(_Public):
         default=0.0, ge=0, le=1e9, description="lambda: adds (lambda/2)||w||^2, intercept included."
     )
     regulariser: Annotated[Regulariser, BeforeValidator(_shorthand)] = Field(
-        default=NoRegulariser(), description="Besides ridge, and with corners: for proximal-sgd."
+        default=NoRegulariser(),
+        description="Besides ridge; an algorithm's card says which it takes.",
     )
     of: Annotated[Released | None, BeforeValidator(_by_job)] = Field(
         default=None,
-        description="For stationarity-certificate: the job whose model is certified; its id will do.",
+        description="For a certificate: the job whose model is certified; its id will do.",
     )
     privacy: Privacy
     parameters: dict[str, float | int | str | bool] = Field(

@@ -19,7 +19,7 @@ from service.db import Database
 from service.errors import BudgetExceeded, TooManyRequests
 from service.identity import WrongIdentityError, check_identity
 from service.jobs.submit import submit
-from service.keys import written_once
+from service.keys import read_or_create
 from service.planning.spec import JobSpec
 from service.tables import jobs
 from tests.harness import (
@@ -31,7 +31,7 @@ from tests.harness import (
     numeric_schema,
     running,
 )
-from tests.jobs.test_lifecycle import Office
+from tests.jobs.harness import JobHarness
 from tests.test_cli import epsilond
 
 
@@ -172,18 +172,18 @@ def at_once(count, action):
 
 
 def test_a_repeated_request_is_replayed_although_it_took_the_last_room(db, tmp_path):
-    office = Office(db, tmp_path)
-    spec = JobSpec.model_validate(job(office.dataset, 0.99))
+    harness = JobHarness(db, tmp_path)
+    spec = JobSpec.model_validate(job(harness.dataset, 0.99))
     outcomes, barrier = [], threading.Barrier(4)
 
     def attempt():
         barrier.wait()
         try:
             done = submit(
-                office.db,
-                office.settings,
+                harness.db,
+                harness.settings,
                 authorise=lambda connection: None,
-                principal_id=office.owner,
+                principal_id=harness.owner,
                 spec=spec,
                 metadata={},
                 idempotency_key="one",
@@ -198,12 +198,12 @@ def test_a_repeated_request_is_replayed_although_it_took_the_last_room(db, tmp_p
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == [False, True, True, True]
-    with office.db.read() as connection:
+    with harness.db.read() as connection:
         assert len(connection.execute(select(jobs)).all()) == 1
 
 
 def test_a_grant_revoked_during_submission_stops_it(db, tmp_path):
-    office = Office(db, tmp_path)
+    harness = JobHarness(db, tmp_path)
     asked = []
 
     def authorise(connection):
@@ -213,14 +213,14 @@ def test_a_grant_revoked_during_submission_stops_it(db, tmp_path):
 
     with pytest.raises(PermissionError):
         submit(
-            office.db,
-            office.settings,
+            harness.db,
+            harness.settings,
             authorise=authorise,
-            principal_id=office.owner,
-            spec=JobSpec.model_validate(job(office.dataset)),
+            principal_id=harness.owner,
+            spec=JobSpec.model_validate(job(harness.dataset)),
             metadata={},
         )
-    assert office.money() == (0, 0)
+    assert harness.balance() == (0, 0)
 
 
 def test_jobs_are_accepted_while_the_embedded_worker_is_dead(tmp_path):
@@ -268,7 +268,7 @@ def test_those_who_start_at_once_agree_on_what_one_of_them_wrote(tmp_path):
     """Nobody may read the file between its making and its writing."""
     for attempt in range(50):
         path = tmp_path / f"id-{attempt}"
-        said = at_once(4, lambda path=path: written_once(path, secrets.token_hex(16)))
+        said = at_once(4, lambda path=path: read_or_create(path, secrets.token_hex(16)))
         assert len(set(said)) == 1 and len(said[0]) == 32
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"id-{i}" for i in range(50))
 

@@ -10,8 +10,8 @@ from service.errors import PlanRefused
 from service.jobs.claim import open_data
 from service.planning.spec import JobSpec
 from tests.harness import job, numeric_schema
-from tests.jobs.test_lifecycle import Office
-from workers.certificate import certify
+from tests.jobs.harness import JobHarness
+from workers.certify import certify
 
 NAME = "stationarity-certificate"
 
@@ -90,14 +90,14 @@ def test_refusals_charge_nothing(service, scene):
 
 @pytest.mark.parametrize("weight", [1.01e100, -1e200, 1e308])
 def test_a_model_that_diverged_is_refused_before_anything_is_charged(db, tmp_path, weight):
-    office = Office(db, tmp_path)
-    me = Caller(office.owner, "owner", "owner", None, "key_1")
+    harness = JobHarness(db, tmp_path)
+    me = Caller(harness.owner, "owner", "owner", None, "key_1")
     card = {"intercept_": 0.5, "encoder": numeric_schema(3)}
-    asked = {"dataset": office.dataset, "algorithm": NAME, "loss": "logistic"}
+    asked = {"dataset": harness.dataset, "algorithm": NAME, "loss": "logistic"}
     for coefficients, refused in (([1.0, -1e100, 0.0], False), ([1.0, weight, 0.0], True)):
-        held = office.claim(office.submit(0.1))
-        office.do(open_data, held.id, held.fence)
-        office.publish(held.id, held.fence, card | {"coef_": coefficients})
+        held = harness.claim(harness.submit(0.1))
+        harness.do(open_data, held.id, held.fence)
+        harness.publish(held.id, held.fence, card | {"coef_": coefficients})
         spec = JobSpec.model_validate(asked | {"of": held.id, "privacy": {"epsilon": 0.1}})
         with db.read() as connection:
             if not refused:

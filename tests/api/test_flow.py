@@ -147,7 +147,7 @@ def test_identical_content_shares_one_account(service):
     ) == {first, second}
 
 
-def test_deleting_data_keeps_the_books(service):
+def test_deleting_data_keeps_the_ledger(service):
     scene = service.scene()
     done = scene.analyst.wait(scene.analyst.submit(job(scene.dataset))["id"])
     ledger, chain = scene.owner.ledger(scene.dataset), scene.owner.chain(scene.dataset)

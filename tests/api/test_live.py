@@ -14,7 +14,7 @@ from service.api.feed import Feed
 from service.api.jobs import get_job
 from service.client import ApiError, Client
 from tests.harness import free_port, job, numbers, numeric_schema, running, until
-from tests.jobs.test_lifecycle import Office
+from tests.jobs.harness import JobHarness
 
 
 class Stream:
@@ -339,12 +339,12 @@ def test_streams_and_waiting_need_a_right_to_look(service):
 
 
 def test_waiting_ends_in_time_even_if_the_feed_does_not_begin(db, tmp_path):
-    office = Office(db, tmp_path)
-    queued = office.submit()
-    me = Caller(office.owner, "owner", "owner", None, credential="key")
+    harness = JobHarness(db, tmp_path)
+    queued = harness.submit()
+    me = Caller(harness.owner, "owner", "owner", None, credential="key")
 
     async def ask():
-        feed = Feed(db, office.settings.keys, 10, 10)  # that nobody runs: it never looks
+        feed = Feed(db, harness.settings.keys, 10, 10)  # that nobody runs: it never looks
         ctx = SimpleNamespace(db=db, feed=feed)
         answer = await asyncio.wait_for(get_job(ctx, me, queued, "wait=1", None), 60)
         return answer, feed.open_streams()

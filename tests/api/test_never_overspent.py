@@ -19,7 +19,7 @@ from service.app import create_app
 from service.config import Settings
 from service.datasets.schema import Schema
 from service.db import Database, new_id, now_ms
-from service.jobs.claim import claim, give_up, open_data
+from service.jobs.claim import claim, open_data, release_claim
 from service.jobs.publish import publish
 from service.ledger.check import check_ledger
 from service.planning.conversion import budget_units
@@ -194,14 +194,14 @@ class World:
             if outcome == "publish":
                 assert publish(connection, keys, job_id, held.fence, {"coef_": []}, {})
             else:
-                give_up(connection, job_id, held.fence)
+                release_claim(connection, job_id, held.fence)
         if outcome == "crash unopened":
             return
         if outcome == "give up":  # opened: what follows is charged, also a cancel
             answer = self.ask(2, "POST", f"/v1/jobs/{job_id}/cancel")
             assert answer.json()["state"] == "cancelling"
             with self.db.write() as connection:
-                give_up(connection, job_id, held.fence)
+                release_claim(connection, job_id, held.fence)
         self.posted += self.pending.pop(job_id)[0]
 
     def _give_back(self, job_id):
@@ -223,7 +223,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def office(request, tmp_path_factory):
+def stack(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     with fresh_database(request.param, folder) as url:
         db = Database(url, pool_size=4)
@@ -240,8 +240,8 @@ def office(request, tmp_path_factory):
         db.dispose()
 
 
-def play(office, steps):
-    db, app, runner = office
+def play(stack, steps):
+    db, app, runner = stack
     world = World(db, app, runner)
     for name, *arguments in steps:
         getattr(world, name)(*arguments)
@@ -259,15 +259,15 @@ QUIET = {
 }
 
 
-@pytest.mark.parametrize("office", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("stack", ["sqlite"], indirect=True)
 @settings(max_examples=60, **QUIET)
 @given(steps=STEPS)
-def test_no_sequence_of_calls_exceeds_a_budget_or_a_share(office, steps):
-    play(office, steps)
+def test_no_sequence_of_calls_exceeds_a_budget_or_a_share(stack, steps):
+    play(stack, steps)
 
 
-@pytest.mark.parametrize("office", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)
 @settings(max_examples=20, **QUIET)
 @given(steps=STEPS)
-def test_no_sequence_does_on_postgresql_either(office, steps):
-    play(office, steps)
+def test_no_sequence_does_on_postgresql_either(stack, steps):
+    play(stack, steps)

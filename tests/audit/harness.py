@@ -19,18 +19,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
+from service.planning.algorithms.online_to_nonconvex import OnlineToNonconvexSchedule
+from service.planning.algorithms.phased_sgd import PhasedSgdSchedule
 from service.planning.lattice import ScoreLattice, SumLattice
-from service.planning.plan import OnlineToNonconvexSchedule, PhasedSgdSchedule, Plan
+from service.planning.plan import Plan
+from service.planning.releases.metering import Running
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
+from workers.gate import Ballot
 from workers.prefixes import prefixes
 from workers.progress import Progress
 from workers.randomness import Randomness
+from workers.results import Certificate
 
 FAMILY = 1e-6
 SELECTION = 0.25  # of the rounds choose the threshold, the rest test it
@@ -86,7 +92,7 @@ class Game:
             return None
         sums = prefixes(schedule.mechanism, schedule.period, 1)
         rows = [sums.due(np.array([int(t == 0)])) for t in range(schedule.period)]
-        return [int(row[0]) for due in rows for row in due]
+        return [int(row[0]) for due in rows for _, row in due]
 
     def start(self, played: Round, number: int) -> NDArray[np.float64] | float:
         """What release `number` would be about without the canary: a phase that sees zeros alone stays
@@ -135,20 +141,18 @@ class Spy(Data):
         self.seen: list[tuple[Sequence[int], NDArray[np.float64]]] = []
         self.clip = 0
 
-    def _released(
-        self,
-        exact: NDArray[np.int64],
-        step: float,
-        rows: Sequence[int],
-        batch: int | None = None,
+    def _vector(
+        self, exact: NDArray[np.int64], step: float, rows: range, **how: Any
     ) -> NDArray[np.float64]:
-        released = super()._released(exact, step, rows, batch)
+        released = super()._vector(exact, step, rows, **how)
         self.seen.append((rows, released / step))
         return released
 
-    def _chosen(self, scores: NDArray[np.int64], scale: int, rows: Sequence[int]) -> int:
+    def _choice(
+        self, ballot: Ballot, scale: int, rows: range, running: Running | None = None
+    ) -> int:
         """Among the ends of the axes of an l1 ball, noted as such; or among clips."""
-        chosen = super()._chosen(scores, scale, rows)
+        chosen = super()._choice(ballot, scale, rows, running)
         if self._plan.private_clip is not None:
             self.clip = chosen
             return chosen
@@ -165,7 +169,8 @@ def key(name: str, world: int, number: int) -> bytes:
 def play(game: Game, world: int, noise_key: bytes, spy: type[Spy] = Spy) -> Round:
     plan = game.plan
     sums = spy(plan, game.worlds[world], Randomness(noise_key, game.digest))
-    weights = RUNS[plan.algorithm](plan, sums, Progress())
+    result = RUNS[plan.algorithm](plan, sums, Progress())
+    weights = result.gradient if isinstance(result, Certificate) else result
     return Round(sums=sums.seen, weights=weights, clip=sums.clip)
 
 

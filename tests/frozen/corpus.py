@@ -21,10 +21,12 @@ from service.planning.catalog import CATALOG, plan
 from service.planning.plan import Plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS, software
+from workers.execute import software
 from workers.progress import Progress
 from workers.randomness import Randomness
+from workers.results import Certificate
 
 CORPUS = Path(__file__).parent / "corpus.json.gz"
 KEY = bytes(range(32))
@@ -307,7 +309,8 @@ def run(made: Plan) -> list[float]:
     x, y = rows_for(made)
     released = np.linspace(-1.0, 1.0, made.dimension)
     data = Data(made, x, y, Randomness(KEY, made.digest()), released)
-    return [float(w) for w in RUNS[made.algorithm](made, data, Progress())]
+    result = RUNS[made.algorithm](made, data, Progress())
+    return [float(w) for w in (result.gradient if isinstance(result, Certificate) else result)]
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from service.db import Database, new_id
 from service.errors import BudgetExceeded
-from service.ledger.entries import append
+from service.ledger.entries import append_entry
 from service.ledger.reserve import reserve
 from service.tables import accounts
 
@@ -30,10 +30,10 @@ def unlocked(db, account_id, units, who):
     with db.read() as connection:
         row = connection.execute(select(accounts).where(accounts.c.id == account_id)).one()
     if row.posted_units + row.pending_units + units > row.cap_units:
-        raise BudgetExceeded("no room")
+        raise BudgetExceeded("nothing is left")
     time.sleep(0.005)  # the window is there anyway; wider, the race is lost every time
     with db.write() as connection:
-        append(
+        append_entry(
             connection,
             account_id,
             kind="reserve",

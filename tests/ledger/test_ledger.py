@@ -11,16 +11,16 @@ from service.db import new_id, now_ms
 from service.errors import AnalystCapExceeded, BudgetAlreadySet, BudgetExceeded, InvalidRequest
 from service.ledger.accounts import find_account, lock_account, open_account
 from service.ledger.check import check_ledger
-from service.ledger.entries import append
+from service.ledger.entries import append_entry
 from service.ledger.reserve import AlreadyResolvedError, post, reserve, set_share, void
 from service.planning.conversion import budget_units
 from service.tables import accounts, entries, lineages
-from tests.ledger.test_race import open_books
+from tests.ledger.test_race import open_ledger
 
 
 @pytest.fixture
-def books(db):
-    owner, account, _ = open_books(db)
+def ledger(db):
+    owner, account, _ = open_ledger(db)
     return owner, account
 
 
@@ -43,8 +43,8 @@ def balances(db, account):
     return now.posted_units, now.pending_units, now.remaining_units
 
 
-def test_a_reservation_is_pending_until_it_is_resolved(db, books):
-    owner, account = books
+def test_a_reservation_is_pending_until_it_is_resolved(db, ledger):
+    owner, account = ledger
     cap = account.cap_units
     with db.write() as connection:
         first, second = (take(connection, account, owner, units) for units in (1000, 500))
@@ -59,8 +59,8 @@ def test_a_reservation_is_pending_until_it_is_resolved(db, books):
 
 @pytest.mark.parametrize("first", [post, void])
 @pytest.mark.parametrize("second", [post, void])
-def test_resolving_twice_is_refused(db, books, first, second):
-    owner, account = books
+def test_resolving_twice_is_refused(db, ledger, first, second):
+    owner, account = ledger
     with db.write() as connection:
         seq = take(connection, account, owner, 10)
         first(connection, account.id, seq, "once")
@@ -70,26 +70,28 @@ def test_resolving_twice_is_refused(db, books, first, second):
     assert balances(db, account) == before
 
 
-def test_the_database_refuses_a_second_resolution_too(db, books):
-    owner, account = books
+def test_the_database_refuses_a_second_resolution_too(db, ledger):
+    owner, account = ledger
     with db.write() as connection:
         seq = take(connection, account, owner, 10)
         post(connection, account.id, seq, "once")
     with pytest.raises(IntegrityError), db.write() as connection:
-        append(connection, account.id, kind="void", units=10, resolves_seq=seq, reason="twice")
+        append_entry(
+            connection, account.id, kind="void", units=10, resolves_seq=seq, reason="twice"
+        )
 
 
 @pytest.mark.parametrize("change", [update(entries).values(units=0), delete(entries)])
-def test_entries_cannot_be_changed(db, books, change):
-    owner, account = books
+def test_entries_cannot_be_changed(db, ledger, change):
+    owner, account = ledger
     with db.write() as connection:
         take(connection, account, owner, 10)
     with pytest.raises(DatabaseError, match="append-only"), db.write() as connection:
         connection.execute(change)
 
 
-def test_the_last_unit_can_be_spent_and_not_one_more(db, books):
-    owner, account = books
+def test_the_last_unit_can_be_spent_and_not_one_more(db, ledger):
+    owner, account = ledger
     with db.write() as connection:
         take(connection, account, owner, account.cap_units - 1)
     with pytest.raises(BudgetExceeded) as refusal, db.write() as connection:
@@ -101,8 +103,8 @@ def test_the_last_unit_can_be_spent_and_not_one_more(db, books):
     assert balances(db, account)[2] == 0
 
 
-def test_a_refusal_changes_nothing(db, books):
-    owner, account = books
+def test_a_refusal_changes_nothing(db, ledger):
+    owner, account = ledger
     before = balances(db, account)
     with pytest.raises(BudgetExceeded), db.write() as connection:
         take(connection, account, owner, account.cap_units + 1)
@@ -111,8 +113,8 @@ def test_a_refusal_changes_nothing(db, books):
         assert len(connection.execute(select(entries)).all()) == 1
 
 
-def test_the_cap_may_be_below_the_ceiling_and_a_ceiling_is_fixed_once(db, books):
-    owner, account = books
+def test_the_cap_may_be_below_the_ceiling_and_a_ceiling_is_fixed_once(db, ledger):
+    owner, account = ledger
     with db.write() as connection:
         lineage = new_id("lin")
         connection.execute(
@@ -143,8 +145,8 @@ def test_the_cap_may_be_below_the_ceiling_and_a_ceiling_is_fixed_once(db, books)
             )
 
 
-def test_an_analysts_share_bounds_them_and_not_others(db, books):
-    owner, account = books
+def test_an_analysts_share_bounds_them_and_not_others(db, ledger):
+    owner, account = ledger
     with db.write() as connection:
         analyst = create_principal(connection, "analyst", "analyst")
         set_share(connection, account.id, analyst, 100)
@@ -161,8 +163,8 @@ def test_an_analysts_share_bounds_them_and_not_others(db, books):
     assert balances(db, account)[1] == 1100
 
 
-def test_the_check_finds_a_balance_that_does_not_follow(db, books):
-    owner, account = books
+def test_the_check_finds_a_balance_that_does_not_follow(db, ledger):
+    owner, account = ledger
     with db.write() as connection:
         take(connection, account, owner, 10)
         connection.execute(update(accounts).values(pending_units=9))

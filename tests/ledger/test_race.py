@@ -18,7 +18,7 @@ from tests.harness import DATABASES, fresh_database
 FITS, ATTEMPTS, PROCESSES = 300, 400, 4
 
 
-def open_books(db):
+def open_ledger(db):
     """An account whose budget is exactly FITS times one price."""
     with db.write() as connection:
         owner = create_principal(connection, "owner", "owner")
@@ -47,13 +47,13 @@ def race(url, account, units, owner, mode):
 
 
 def test_of_400_racing_reservations_exactly_the_300_that_fit_are_admitted(db):
-    owner, account, units = open_books(db)
+    owner, account, units = open_ledger(db)
     assert race(db.url, account, units, owner, "locked") == FITS
     with db.read() as connection:
         row = connection.execute(select(accounts)).one()
-        book = connection.execute(select(entries).where(entries.c.kind == "reserve")).all()
+        reserved = connection.execute(select(entries).where(entries.c.kind == "reserve")).all()
         assert check_ledger(connection) == []
-    assert len(book) == FITS and row.pending_units == FITS * units <= row.cap_units
+    assert len(reserved) == FITS and row.pending_units == FITS * units <= row.cap_units
 
 
 @pytest.mark.parametrize("kind", DATABASES)
@@ -62,7 +62,7 @@ def test_the_same_race_catches_a_ledger_that_does_not_lock(kind, tmp_path):
     with fresh_database(kind, tmp_path) as url:
         without_check(url)
         db = Database(url, pool_size=2)
-        owner, account, units = open_books(db)
+        owner, account, units = open_ledger(db)
         admitted = race(url, account, units, owner, "unlocked")
         with db.read() as connection:
             findings = check_ledger(connection)
@@ -72,7 +72,7 @@ def test_the_same_race_catches_a_ledger_that_does_not_lock(kind, tmp_path):
 
 
 def test_the_database_itself_refuses_an_overspent_account(db):
-    _, account, _ = open_books(db)
+    _, account, _ = open_ledger(db)
     overspend = update(accounts).values(pending_units=accounts.c.cap_units + 1)
     with pytest.raises(IntegrityError), db.write() as connection:
         connection.execute(overspend.where(accounts.c.id == account.id))

@@ -1,12 +1,43 @@
-"""What every test of a plan starts from: public facts, a spec, and one row per algorithm."""
+"""What every test of a plan starts from: public facts, a spec, and a job per algorithm."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from service.planning.catalog import plan
+from service.planning.algorithm import Algorithm
+from service.planning.catalog import CATALOG, plan
 from service.planning.plan import Plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+
+OF = {"job": "job_1", "digest": "0" * 64}  # a model that is certified
+
+# Where tests ask another job of an algorithm than its example.
+JOBS: dict[str, dict[str, Any]] = {
+    "localized-accelerated-sgd": {"loss": "logistic"},
+    "clipped-sgd": {"loss": "logistic", "ridge": 0.1},
+    "proximal-sgd": {"loss": "logistic", "ridge": 0.1},
+    "adversarial-output-perturbation": {"loss": "logistic", "ridge": 0.1},
+    "output-perturbation": {"loss": "logistic", "ridge": 0.1},
+    "tilted-output-perturbation": {"loss": "logistic", "ridge": 0.1, "parameters": {"tilt": 0.02}},
+    "proximally-guided-mirror-descent": {"loss": "logistic"},
+    "phased-sgd": {"loss": "logistic"},
+    "frank-wolfe": {"loss": "logistic", "set": {"kind": "l1_ball"}},
+    "polyhedral-stochastic-frank-wolfe": {
+        "loss": "sigmoid",
+        "set": {"kind": "l1_ball", "radius": 2.0},
+    },
+    "stochastic-frank-wolfe": {"loss": "savage", "set": {"kind": "lp_ball"}},
+}
+# Those that release noisy sums over ranges of rows, and nothing else.
+SUMS = {
+    "accelerated-sgd",
+    "localized-accelerated-sgd",
+    "clipped-sgd",
+    "accelerated-clipped-sgd",
+    "proximal-sgd",
+    "gradient-descent",
+    "proximally-guided-mirror-descent",
+}
 
 
 @dataclass(frozen=True)
@@ -14,37 +45,18 @@ class Row:
     """What a job needs besides the dataset, the privacy and (on rows without a norm bound) a clip."""
 
     job: dict[str, Any]
-    storages: tuple[str, ...] = ("fixed", "float64")
-    rows_min: int = 2
-    sums: bool = False  # it releases noisy sums over ranges of rows, and nothing else
+    storages: tuple[str, ...]
+    sums: bool
+
+    @classmethod
+    def of(cls, entry: Algorithm) -> "Row":
+        job = JOBS.get(entry.name, entry.example) | ({"of": OF} if entry.certifies else {})
+        storages = ("fixed",) if entry.needs.bounded_rows else ("fixed", "float64")
+        return cls(job, storages, entry.name in SUMS)
 
 
-OF = {"job": "job_1", "digest": "0" * 64}  # a model that is certified
-
-# One row per algorithm. The tests of the guarantee and of the sums' sensitivity run over this table.
-ROWS: dict[str, Row] = {
-    "accelerated-sgd": Row({"loss": "hinge"}, sums=True),
-    "localized-accelerated-sgd": Row({"loss": "logistic"}, sums=True),
-    "clipped-sgd": Row({"loss": "logistic", "ridge": 0.1}, sums=True),
-    "accelerated-clipped-sgd": Row({"loss": "logistic"}, sums=True),
-    "localized-subgradient": Row({"loss": "hinge"}),
-    "proximal-sgd": Row({"loss": "logistic", "ridge": 0.1}, sums=True),
-    "gradient-descent": Row({"loss": "logistic"}, sums=True),
-    "adversarial-output-perturbation": Row({"loss": "logistic", "ridge": 0.1}, ("fixed",)),
-    "output-perturbation": Row({"loss": "logistic", "ridge": 0.1}, ("fixed",)),
-    "tilted-output-perturbation": Row(
-        {"loss": "logistic", "ridge": 0.1, "parameters": {"tilt": 0.02}}, ("fixed",)
-    ),
-    "proximally-guided-mirror-descent": Row({"loss": "logistic"}, sums=True),
-    "stationarity-certificate": Row({"loss": "logistic", "of": OF}),
-    "frank-wolfe": Row({"loss": "logistic", "set": {"kind": "l1_ball"}}, ("fixed",)),
-    "phased-sgd": Row({"loss": "logistic"}, ("fixed",)),
-    "online-to-nonconvex": Row({"loss": "ramp"}),
-    "polyhedral-stochastic-frank-wolfe": Row(
-        {"loss": "sigmoid", "set": {"kind": "l1_ball", "radius": 2.0}}, ("fixed",)
-    ),
-    "stochastic-frank-wolfe": Row({"loss": "savage", "set": {"kind": "lp_ball"}}, ("fixed",)),
-}
+# The tests of the guarantee and of the sums' sensitivity run over this table.
+ROWS = {name: Row.of(entry) for name, entry in CATALOG.items()}
 
 
 def facts(
@@ -72,8 +84,8 @@ def spec(algorithm: str, epsilon: float = 1.0, delta: float | None = None, **mor
     """A job as its row in ROWS asks for it, at this privacy; `more` overrides the row."""
     privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
     asked = {"dataset": "d", "algorithm": algorithm, "privacy": privacy}
-    row = ROWS.get(algorithm, Row({"loss": "logistic"}))
-    return JobSpec.model_validate(asked | row.job | more)
+    job = ROWS[algorithm].job if algorithm in ROWS else {"loss": "logistic"}
+    return JobSpec.model_validate(asked | job | more)
 
 
 def planned(algorithm: str, about: Facts, epsilon: float, delta: float | None = None) -> Plan:

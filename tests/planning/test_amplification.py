@@ -1,6 +1,7 @@
 """What Gaussian noise on a secret batch costs: never less than any attack finds, and hardly more."""
 
 import hashlib
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import combinations, product
@@ -18,6 +19,7 @@ from scipy.special import logsumexp
 from service.planning import amplification
 from service.planning.amplification import roughly, sampled_gaussian
 from service.planning.releases import Gaussian, SampledGaussian, Subsample
+from service.planning.releases.metering import Ask
 from tests.planning.test_releases import (
     FLOAT,
     ORDERS,
@@ -226,7 +228,12 @@ def test_extremes_are_priced_and_never_above_the_gaussian(sensitivity, sigma, ba
         assert 0 < made.renyi(order) <= plain.renyi(order)
     assert made.renyi(4097) == plain.renyi(4097)  # no more is claimed for orders beyond the sum
     assert made.pure() is None and made.gaussian() is None
-    assert made.count() == 1 and made.singles() == {(sensitivity, sigma, (batch, population))}
+    ask = Ask("gaussian", sensitivity, sigma, range(population), batch)
+    meter = made.meter()
+    assert not meter.spend(replace(ask, batch=None)) and not meter.spend(
+        replace(ask, rows=range(batch))
+    )
+    assert meter.spend(ask) and not meter.spend(ask)
 
 
 @pytest.mark.parametrize(("batch", "population"), [(3, 3), (4, 3), (0, 3), (1, 0)])

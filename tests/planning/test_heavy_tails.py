@@ -9,10 +9,10 @@ from service.errors import PlanRefused
 from service.planning.catalog import plan
 from service.planning.choose import plan_named
 from service.planning.conversion import budget_units
-from service.planning.heavy_tails import Tails
 from service.planning.lattice import target
 from service.planning.plan import Plan
 from service.planning.price import fits_own_target, price_units
+from service.planning.shared.heavy_tails import Tails
 from tests.planning.cases import facts, spec
 from tests.planning.test_guarantee import ACCOUNTS, EPSILONS, SIZES
 

@@ -7,11 +7,12 @@ from math import exp, log, sqrt
 import pytest
 
 from service.errors import PlanRefused
-from service.planning import minimiser
 from service.planning.catalog import plan
 from service.planning.conversion import epsilon_of_gaussian
 from service.planning.lattice import target
-from service.planning.minimiser import Objective
+from service.planning.shared import minimiser
+from service.planning.shared.minimiser import Objective
+from service.planning.shared.point import paper_sigma
 from tests.planning.cases import facts, spec
 
 OP = "output-perturbation"
@@ -122,7 +123,7 @@ def test_algorithm_1s_noise_suffices_and_algorithm_2s_factor_2_in_the_exponent_d
     epsilon, delta
 ):
     goal = target(spec(OP, epsilon, delta), facts())
-    sigma = minimiser.paper_sigma(goal, 3, 1.0)
+    sigma = paper_sigma(goal, 3, 1.0)
     assert epsilon_of_gaussian(Fraction(1 / sigma**2), delta) <= epsilon
     printed = sigma / sqrt(2)
     assert epsilon_of_gaussian(Fraction(1 / printed**2), delta) > 1.1 * epsilon

@@ -9,7 +9,9 @@ import pytest
 from service.errors import PlanRefused
 from service.planning.lattice import largest_sensitivity, target
 from service.planning.losses import problem
-from service.planning.prefixes import (
+from service.planning.price import price_units
+from service.planning.releases import Gaussian, Leaf, Prefixes, Pure
+from service.planning.shared.prefixes import (
     PRECISION,
     burden,
     calibrate_prefixes,
@@ -20,8 +22,6 @@ from service.planning.prefixes import (
     vectors,
     weights,
 )
-from service.planning.price import price_units
-from service.planning.releases import Gaussian, Leaf, Prefixes, Pure
 from tests.planning.cases import facts, spec
 from workers.prefixes import prefixes
 
@@ -35,7 +35,7 @@ def matrix(mechanism: str, length: int) -> np.ndarray:
     sums = prefixes(mechanism, length, length)
     rows = []
     for time in range(length):
-        due = sums.due(np.eye(length, dtype=np.int64)[time])
+        due = [row for _, row in sums.due(np.eye(length, dtype=np.int64)[time])]
         rows += [(time, row) for row in due]
         sums.estimate([np.zeros(length)] * len(due))
     for time, row in rows:
@@ -61,7 +61,7 @@ def test_without_noise_every_prefix_is_exact(mechanism, length):
     sums = prefixes(mechanism, length, 2)
     x = np.random.default_rng(length).integers(-(2**30), 2**30, (length, 2))
     for time in range(length):
-        due = sums.due(x[time])
+        due = [row for _, row in sums.due(x[time])]
         found = sums.estimate([row.astype(np.float64) for row in due])
         assert np.allclose(found, x[: time + 1].sum(axis=0), rtol=1e-9, atol=1e-3)
 
@@ -75,7 +75,7 @@ def test_the_error_is_that_of_the_noise(mechanism, length):
     for noisy in range(count):
         sums, seen = prefixes(mechanism, length, 1), 0
         for time in range(length):
-            due = sums.due(np.zeros(1, dtype=np.int64))
+            due = [row for _, row in sums.due(np.zeros(1, dtype=np.int64))]
             rows = [np.array([1.0 if seen + i == noisy else 0.0]) for i in range(len(due))]
             seen += len(due)
             total[time] += sums.estimate(rows)[0] ** 2
@@ -101,7 +101,7 @@ def test_the_root_beats_the_tree_in_squares_and_the_tree_wins_in_absolute_values
 # --- the price
 
 
-def test_the_dearest_leaf_is_the_price():
+def test_the_costliest_leaf_is_the_price():
     leaves = (
         Leaf(sensitivity=3, squares=5, absolutes=2),
         Leaf(sensitivity=2, squares=9, absolutes=4),
@@ -112,7 +112,7 @@ def test_the_dearest_leaf_is_the_price():
     laplace = Prefixes(noise="laplace", scale=7, leaves=leaves, vectors=4)
     assert laplace.pure() == Fraction(8, 7) and laplace.gaussian() is None
     assert laplace.renyi(2) == min(2 * Fraction(8, 7) ** 2 / 2, Fraction(8, 7))
-    assert gaussian.count() == laplace.count() == 4
+    assert gaussian.vectors == laplace.vectors == 4
 
 
 def test_a_single_time_costs_one_release():
@@ -138,7 +138,7 @@ def test_a_period_spends_what_was_asked_and_no_more(storage, delta, mechanism, l
     )
     asked = goal.units
     assert 0.999 * asked <= price_units(made.release, about.account) <= asked
-    assert made.release.count() == vectors(mechanism, length)
+    assert made.release.vectors == vectors(mechanism, length)
     # one unit of a mean, whichever batch it came from
     assert made.first.step / 300 == pytest.approx(made.later.step / 20)
     assert made.later.clip <= made.later.step * made.later.contribution_units * (1 + 1e-9)
@@ -184,7 +184,7 @@ def test_as_printed_the_last_of_a_period_has_no_noise():
     assert printed_node(length % length, length) == []  # TREE(t mod N) at t = N
     sums = prefixes("tree", length, 1)
     for _ in range(length):  # here it has the noise of the whole interval
-        due = sums.due(np.zeros(1, dtype=np.int64))
+        due = [row for _, row in sums.due(np.zeros(1, dtype=np.int64))]
         found = sums.estimate([np.ones(1)] * len(due))
     assert found[0] == 1.0
 

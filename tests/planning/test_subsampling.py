@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from service.planning import subsampling
-from service.planning.algorithms.accelerated_sgd import Smoother, staged
 from service.planning.catalog import plan
 from service.planning.conversion import budget_units
 from service.planning.lattice import NETWORK_UNITS, target
@@ -25,7 +23,9 @@ from service.planning.releases import (
     Sequence,
     Subsample,
 )
-from service.planning.subsampling import calibrate_sampled, largest_ratio, sampled
+from service.planning.shared import subsampling
+from service.planning.shared.acceleration import Smoother, staged
+from service.planning.shared.subsampling import calibrate_sampled, largest_ratio, sampled
 from tests.planning.cases import facts, spec
 
 FITS = subsampling._fits

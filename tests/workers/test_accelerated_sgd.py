@@ -9,19 +9,22 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
-import workers.data
-from service.planning.algorithms.accelerated_sgd import Smoother, staged
+import workers.gate
+import workers.rows
 from service.planning.catalog import plan
 from service.planning.losses import problem
-from service.planning.plan import Stage
+from service.planning.shared.acceleration import Smoother, Stage, staged
 from service.planning.spec import AllSpace, L2Ball
 from tests.planning.cases import facts, spec
+from tests.workers.exact import exact_batch, exact_sum
 from tests.workers.test_sensitivity import D, data, movement, records, sums, weights
-from workers.algorithms.accelerated_sgd import ac_sa
-from workers.data import Data, WrongDataError
-from workers.execute import RUNS
+from workers.algorithms import RUNS
+from workers.data import Data
+from workers.gate import GateError
+from workers.optimizers.acceleration import ac_sa
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
+from workers.rows import WrongDataError
 from workers.samplers import sample
 
 KEY = bytes(range(32))
@@ -60,9 +63,9 @@ def test_an_exchange_moves_a_batch_within_its_sensitivity_and_no_batch_without_i
         for row, label in pool:
             there_x, there_y = x.copy(), y.copy()
             there_x[place], there_y[place] = row, label
-            results.append(sums(made, there_x, there_y).exact_batch(w, positions))
+            results.append(exact_batch(sums(made, there_x, there_y), w, positions))
             there_x[outside], there_y[outside] = row, -label
-            after = sums(made, there_x, there_y).exact_batch(w, positions)
+            after = exact_batch(sums(made, there_x, there_y), w, positions)
             assert np.array_equal(results[-1], after)
         farthest = max(farthest, *(movement(made, a, b) for a, b in combinations(results, 2)))
     assert 0.95 * sensitivity <= farthest <= sensitivity
@@ -75,14 +78,14 @@ def test_a_batch_sums_the_rows_at_its_positions(storage, batch, monkeypatch):
     x, y = data(made, 97)
     w = np.array([0.3, -0.2, 0.1])
     noisy = sums(made, x, y)
-    one_by_one = [noisy.exact_sum(w, i, i + 1) for i in range(97)]
+    one_by_one = [exact_sum(noisy, w, i, i + 1) for i in range(97)]
     stream = Randomness(KEY, "batch").stream(Use.SAMPLING, batch)
     positions = sample(stream, batch, 97)
-    exact = noisy.exact_batch(w, positions)
+    exact = exact_batch(noisy, w, positions)
     assert np.array_equal(exact, sum(one_by_one[i] for i in positions))
-    monkeypatch.setattr(workers.data, "BLOCK_BYTES", 1)  # sixteen rows at a time
-    monkeypatch.setattr(workers.data, "_THREADED", 1)
-    assert np.array_equal(noisy.exact_batch(w, positions), exact)
+    monkeypatch.setattr(workers.rows, "BLOCK_BYTES", 1)  # sixteen rows at a time
+    monkeypatch.setattr(workers.rows, "THREADED", 1)
+    assert np.array_equal(exact_batch(noisy, w, positions), exact)
 
 
 def test_a_batch_beyond_the_rows_is_refused():
@@ -97,16 +100,16 @@ def test_a_batch_beyond_the_rows_is_refused():
 def test_what_was_priced_over_drawn_batches_leaves_over_no_other_rows(noise):
     """Nor the other way round: whole sums were not drawn, and larger batches are a larger share."""
     made = drawing_plan(noise=noise, rows=97, batch=5)
-    door, w = sums(made, *data(made, 97)), np.zeros(D)
+    w = np.zeros(D)
     for start, stop in ((0, 97), (0, 5)):
-        with pytest.raises(WrongDataError):
-            door.noisy_sum(w, start, stop)
+        with pytest.raises(GateError):
+            sums(made, *data(made, 97)).noisy_sum(w, start, stop)
     for batch, start, stop in ((6, 0, 97), (5, 0, 96), (97, 0, 97)):
-        with pytest.raises(WrongDataError):
-            door.noisy_batch(w, batch, start, stop)
-    door.noisy_batch(w, 5, 0, 97)
+        with pytest.raises(GateError):
+            sums(made, *data(made, 97)).noisy_batch(w, batch, start, stop)
+    sums(made, *data(made, 97)).noisy_batch(w, 5, 0, 97)
     whole = drawing_plan(noise=noise, rows=97, batch=97)
-    with pytest.raises(WrongDataError):
+    with pytest.raises(GateError):
         sums(whole, *data(whole, 97)).noisy_batch(w, 5, 0, 97)
 
 
@@ -172,7 +175,7 @@ def drawn(monkeypatch):
         seen["batches"].append(tuple(sample(stream, batch, count)))
         return np.array(seen["batches"][-1])
 
-    monkeypatch.setattr(workers.data, "sample", spy)
+    monkeypatch.setattr(workers.gate, "sample", spy)
     opened = Randomness.stream
 
     def spy_on_streams(self, use, index):
@@ -244,8 +247,8 @@ def test_a_phase_is_pulled_towards_the_last_one_and_reads_its_own_rows_only():
     released = []
 
     class Watched(Data):
-        def _released(self, exact, step, rows, batch=None):
-            released.append(super()._released(exact, step, rows, batch))
+        def _vector(self, exact, step, rows, **how):
+            released.append(super()._vector(exact, step, rows, **how))
             return released[-1]
 
     for rows in (x, there):
@@ -353,8 +356,8 @@ def test_the_printed_weights_never_forget_the_start():
 
 
 class Noiseless(Data):
-    def _released(self, exact, step, rows, batch=None):
-        self._releases += 1
+    def _vector(self, exact, step, rows, **how):
+        self._gate.number += 1
         return exact.astype(np.float64) * step
 
 

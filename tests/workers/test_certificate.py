@@ -14,11 +14,14 @@ from service.planning.losses import problem
 from service.planning.plan import canonical_json
 from service.planning.spec import AllSpace, Box, L1Ball, L2Ball, LpBall, Polytope, Simplex
 from tests.planning.cases import OF, facts, spec
-from workers.certificate import certificate_of, least, mean_gradient, measures
-from workers.data import Data, WrongDataError
-from workers.execute import RUNS
+from tests.workers.exact import exact_sum
+from workers.algorithms import RUNS
+from workers.certify import mean_gradient
+from workers.data import Data
+from workers.measures import least, measures
 from workers.progress import Progress
 from workers.randomness import Randomness
+from workers.rows import WrongDataError
 from workers.samplers import rounded_laplace, rounded_normal
 
 NAME = "stationarity-certificate"
@@ -33,7 +36,7 @@ POLYTOPES = [
 
 def certificate(made, x, y, w, key=KEY):
     data = Data(made, x, y, Randomness(key, made.digest()), w)
-    return certificate_of(made, w, RUNS[NAME](made, data, Progress()))
+    return RUNS[NAME](made, data, Progress()).content
 
 
 def vertices(feasible):
@@ -147,7 +150,7 @@ def test_no_exchange_moves_the_sum_over_points_beyond_its_sensitivity(storage, d
             y = np.ones(4)
             y[2] = label
             data = Data(made, x, y, Randomness(KEY, made.digest()))
-            results.append(sum(data.exact_sum(w, 0, 4) for w in places).astype(object))
+            results.append(sum(exact_sum(data, w, 0, 4) for w in places).astype(object))
     order = 1 if made.lattice.norm == "l1" else 2
     moved = [a - b for a in results for b in results]
     far = [sum(abs(v) for v in m) if order == 1 else sum(v * v for v in m) ** 0.5 for m in moved]
@@ -166,10 +169,14 @@ def test_a_certificate_needs_the_model_that_its_plan_names():
 
 REFUSED = {
     "no model": ({"of": None}, 'set "of"', {}),
-    "no coefficients": ({"loss": "geometric_median"}, "for example huber", {"loss": "huber"}),
+    "no coefficients": (
+        {"loss": "geometric_median"},
+        "use the loss absolute, hinge, huber,",
+        {"loss": "huber"},
+    ),
     "a network": (
         {"model": "relu_network"},
-        'leave "model" out and set "of" to a job that fitted a linear model',
+        'use the model linear, and set "of" to a job that fitted a linear one',
         {},
     ),
     "vertices of another length": (

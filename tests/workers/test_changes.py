@@ -9,9 +9,11 @@ import pytest
 
 from service.planning.catalog import plan
 from tests.planning.cases import facts, planned, spec
-from workers.data import Data, WrongDataError
-from workers.kernels import madd
+from tests.workers.exact import exact_change
+from workers.data import Data
+from workers.kernels import simd
 from workers.randomness import Randomness
+from workers.rows import WrongDataError
 
 N, D = 150, 21
 storages = pytest.mark.parametrize("storage", ["fixed", "float64"])
@@ -27,7 +29,7 @@ def data_of(storage: str, rows: int = N, columns: int = D, delta: float | None =
 
 
 def reference(data: Data, now, before, keep, start, stop) -> np.ndarray:
-    x, y = np.asarray(data._x[start:stop], dtype=float), data._y[start:stop]
+    x, y = np.asarray(data._rows._x[start:stop], dtype=float), data._rows._y[start:stop]
     x = x / 4095 if data._plan.facts.storage == "fixed" else x
     slopes = [-y / (1 + np.exp(y * (x @ w))) for w in (now, before)]
     return (slopes[0] - keep * slopes[1]) @ x
@@ -38,14 +40,17 @@ def reference(data: Data, now, before, keep, start, stop) -> np.ndarray:
 @pytest.mark.parametrize("apart", [1.0, 1e-3, 1e-9])
 @pytest.mark.parametrize("keep", [1.0, 0.3, 0.0])
 def test_a_change_is_that_of_the_gradients_however_small(storage, fast, apart, keep, monkeypatch):
-    monkeypatch.setattr(madd, "AVAILABLE", madd.AVAILABLE and fast)
+    monkeypatch.setattr(simd, "AVAILABLE", simd.AVAILABLE and fast)
     data, rng = data_of(storage), np.random.default_rng(1)
     before = rng.normal(size=D)
     now = before + apart * rng.normal(size=D) / 5
     size = 1.0 if storage == "fixed" else np.sqrt(D) * 0.2  # rows are clipped as vectors, or slopes
     bound = (0.25 * keep * np.linalg.norm(now - before) * 1.5 + (1 - keep)) * size
-    exact = data.exact_change(now, before, keep, bound, 5, 141)
-    found, expected = exact * data.change_step(bound), reference(data, now, before, keep, 5, 141)
+    exact = exact_change(data, now, before, keep, bound, 5, 141)
+    found, expected = (
+        exact * data._sums.change_step(bound),
+        reference(data, now, before, keep, 5, 141),
+    )
     # fixed: slopes to half of 2^-15 of the bound, a common shift of both by 2^-15 of the weights
     tolerance = 2.0**-13 if storage == "fixed" else 1e-5
     assert np.abs(found - expected).max() <= tolerance * bound * 12
@@ -56,8 +61,8 @@ def test_both_inner_loops_give_the_same_bits(monkeypatch):
     now, before = rng.normal(size=(2, D))
     totals = []
     for fast in (True, False):
-        monkeypatch.setattr(madd, "AVAILABLE", madd.AVAILABLE and fast)
-        totals.append(data_of("fixed").exact_change(now, before, 0.5, 1.0, 0, N).tolist())
+        monkeypatch.setattr(simd, "AVAILABLE", simd.AVAILABLE and fast)
+        totals.append(exact_change(data_of("fixed"), now, before, 0.5, 1.0, 0, N).tolist())
     assert totals[0] == totals[1]
 
 
@@ -89,7 +94,9 @@ def test_no_exchange_moves_a_change_beyond_the_lattice_s_bound_and_one_comes_nea
                     data = Data(
                         made, x, np.array([1.0, label, 1.0, -1.0]), Randomness(bytes(32), "m")
                     )
-                    sums.append([int(v) for v in data.exact_change(now, before, keep, bound, 0, 4)])
+                    sums.append(
+                        [int(v) for v in exact_change(data, now, before, keep, bound, 0, 4)]
+                    )
             for a, b in combinations(sums, 2):
                 moved = [p - q for p, q in zip(a, b, strict=True)]
                 squares = sum(m * m for m in moved)
@@ -102,8 +109,8 @@ def test_a_change_needs_a_bound_rows_and_a_loss_of_one_margin():
     data, w = data_of("fixed"), np.zeros(D)
     for bound, start, stop in ((0.0, 0, N), (float("nan"), 0, N), (1.0, 0, N + 1), (1.0, 4, 4)):
         with pytest.raises(WrongDataError):
-            data.exact_change(w, w, 1.0, bound, start, stop)
+            exact_change(data, w, w, 1.0, bound, start, stop)
     median = plan(spec("gradient-descent", loss="geometric_median"), facts(rows=N, columns=D))
     door = Data(median, np.zeros((N, D), dtype=np.int16), np.zeros(N), Randomness(bytes(32), "m"))
     with pytest.raises(WrongDataError):
-        door.exact_change(w, w, 1.0, 1.0, 0, N)
+        exact_change(door, w, w, 1.0, 1.0, 0, N)

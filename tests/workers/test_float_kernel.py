@@ -11,8 +11,9 @@ from numba import njit
 from service.planning.losses import scalar
 from service.planning.spec import Logistic, Squared
 from workers.arrays import read_only
-from workers.kernels.gradients import GROUP, LANES, _convert, add_float
+from workers.kernels.gradients import GROUP, add_float
 from workers.kernels.losses import as_slope
+from workers.kernels.simd import FLOAT_LANES, convert
 
 LOGISTIC, SQUARED = as_slope(scalar(Logistic())), as_slope(scalar(Squared()))
 BOUNDS = (1, 2, 1000, 2**30)
@@ -126,7 +127,7 @@ def test_a_sum_is_the_sum_of_its_rows_for_any_number_of_rows_and_columns(columns
         assert np.array_equal(total - 7, alone.sum(axis=0))
 
 
-@pytest.mark.parametrize("columns", [*range(1, 2 * LANES + 2), 100])
+@pytest.mark.parametrize("columns", [*range(1, 2 * FLOAT_LANES + 2), 100])
 def test_every_column_counts_once_in_margin_and_size(columns):
     """Squared loss at y = 0: the gradient of a unit row is its column's weight along that column."""
     for j in range(columns):
@@ -144,7 +145,7 @@ def test_the_integer_check_sees_sums_that_would_wrap():
     @njit
     def fits(x, factor, keep, limit, use_l1):
         ends, v = np.zeros((1, 8)), np.zeros((1, x.shape[1] + 8), dtype=np.int64)
-        return _convert(x, 0, ends, 0, factor, keep, limit, use_l1, v), v
+        return convert(x, 0, ends, 0, factor, keep, limit, use_l1, v), v
 
     for columns in (8, 16, 32, 64, 128, 1024):
         x = np.ones((1, columns))

@@ -8,19 +8,22 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-import workers.data
-from service.planning.algorithms import frank_wolfe as planning
+import workers.gate
 from service.planning.catalog import plan
 from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
 from service.planning.price import price_units
 from service.planning.releases import Repeat
+from service.planning.shared import vertices as planning
 from tests.planning.cases import facts, spec
-from workers.algorithms.frank_wolfe import corners_of
-from workers.data import Data, WrongDataError
-from workers.execute import RUNS
+from tests.workers.exact import exact_sum
+from workers.algorithms import RUNS
+from workers.data import Data
+from workers.gate import GateError
+from workers.optimizers.vertices import corners_of
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
+from workers.rows import WrongDataError
 
 KEY = bytes(range(32))
 NAME = "frank-wolfe"
@@ -42,7 +45,7 @@ def scores_of(made: Plan, x, y, w) -> list[int]:
     data = Data(made, np.asarray(x, dtype=np.int16), np.asarray(y), Randomness(KEY, "scores"))
     corners = corners_of(made, made.schedule.unit)
     pull = made.facts.rows * made.spec.ridge * w / made.lattice.step
-    return corners.scores(pull, data.exact_sum(w, 0, made.facts.rows)).tolist()
+    return corners.scores(pull, exact_sum(data, w, 0, made.facts.rows)).tolist()
 
 
 def records(l2_units: int) -> list[tuple[np.ndarray, float]]:
@@ -141,7 +144,7 @@ def test_a_run_makes_the_choices_that_were_priced_and_nothing_else(where, delta,
     job = spec(NAME, 1.0, delta, loss="hinge", set=where, parameters={"steps": 5})
     made = plan(job, facts(rows=50, columns=D))
     chosen, addresses = [], []
-    choose, stream = workers.data.choose, Randomness.stream
+    choose, stream = workers.gate.choose, Randomness.stream
 
     def spy(source, scores, scale):
         assert scale == made.lattice.scale
@@ -152,7 +155,7 @@ def test_a_run_makes_the_choices_that_were_priced_and_nothing_else(where, delta,
         addresses.append((use, index))
         return stream(self, use, index)
 
-    monkeypatch.setattr(workers.data, "choose", spy)
+    monkeypatch.setattr(workers.gate, "choose", spy)
     monkeypatch.setattr(Randomness, "stream", spy_on_streams)
     x, y = drawn_data(50)
     progress = Progress()
@@ -163,11 +166,11 @@ def test_a_run_makes_the_choices_that_were_priced_and_nothing_else(where, delta,
     in_sequence = Repeat(release=made.lattice.release(), times=5)
     assert price_units(in_sequence, made.facts.account) == made.price.units
     assert within(made, w)
-    with pytest.raises(WrongDataError):
-        door.selected(w, lambda total: total)  # a sixth was not paid for
     for release in (lambda: door.noisy_sum(w, 0, 50), lambda: door.noisy_point(w, 1.0, 0, 50)):
         with pytest.raises(WrongDataError):
             release()
+    with pytest.raises(GateError):  # a sixth was not paid for
+        door.choose(w, lambda total: total, made.lattice.sensitivity_units)
 
 
 def test_no_choice_at_a_scale_that_was_not_priced():
@@ -175,8 +178,8 @@ def test_no_choice_at_a_scale_that_was_not_priced():
     other = made.lattice.model_copy(update={"scale": made.lattice.scale - 1})
     wrong = made.model_copy(update={"lattice": other})
     door = Data(wrong, *drawn_data(50), Randomness(KEY, made.digest()))
-    with pytest.raises(WrongDataError):
-        door.selected(np.zeros(made.dimension), lambda total: total)
+    with pytest.raises(GateError):
+        door.choose(np.zeros(made.dimension), lambda total: total, made.lattice.sensitivity_units)
 
 
 def within(made: Plan, w) -> bool:

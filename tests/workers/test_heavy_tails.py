@@ -8,9 +8,11 @@ import pytest
 from scipy.optimize import minimize
 
 from service.planning.catalog import plan
-from service.planning.plan import Plan, PrivateClip
+from service.planning.draft import PrivateClip
+from service.planning.plan import Plan
 from service.planning.spec import L1, AllSpace, Box, ElasticNet, GroupLasso, L2Ball, NoRegulariser
 from tests.planning.cases import facts, spec
+from tests.workers.exact import exact_counts, exact_sum
 from tests.workers.test_sensitivity import (
     KEY,
     MIXES,
@@ -24,12 +26,14 @@ from tests.workers.test_sensitivity import (
     sums,
     weights,
 )
-from workers.data import Data, WrongDataError, clip_scores
-from workers.execute import RUNS
+from workers.algorithms import RUNS
+from workers.data import Data, clip_scores
+from workers.gate import GateError
 from workers.kernels.projections import project
 from workers.kernels.proximal import prox, smooth_part
 from workers.progress import Progress
 from workers.randomness import Randomness
+from workers.rows import WrongDataError
 
 ALL = ("clipped-sgd", "accelerated-clipped-sgd", "proximal-sgd", "localized-subgradient")
 ONE_PASS = ALL[:3]
@@ -45,8 +49,8 @@ def chosen(algorithm, storage, noise, rows=N, epsilon=1.0, **more) -> Plan:
 
 
 class Noiseless(Data):
-    def _released(self, exact, step, rows, batch=None):
-        self._releases += 1
+    def _vector(self, exact, step, rows, **how):
+        self._gate.number += 1
         return exact.astype(np.float64) * step
 
 
@@ -71,7 +75,7 @@ def test_no_exchange_moves_two_scores_apart_by_more_than_two_and_one_does(storag
         counts = []
         for row, label in pool:
             x[place], y[place] = row, label
-            counts.append(sums(made, x, y).exact_counts())
+            counts.append(exact_counts(sums(made, x, y)))
         assert all(c.dtype == np.int64 and (np.diff(c) >= 0).all() for c in counts)
         assert all(c[0] >= 0 and c[-1] <= N for c in counts)
         for a, b in combinations(counts, 2):
@@ -87,7 +91,9 @@ def test_no_exchange_moves_two_scores_apart_by_more_than_two_and_one_does(storag
 def test_lengths_are_those_of_gradients_at_zero():
     made = chosen("clipped-sgd", "float64", "gaussian", loss="squared", rows=5)
     x = np.array([[3.0, 4, 0], [1e300, 0, 0], [np.nan, 1, 1], [2.0**-30, 0, 0], [0, 0, 0]])
-    counts = sums(made, x, np.array([2.0, 1, 1, 1, 1])).exact_counts()
+    counts = exact_counts(
+        sums(made, x, np.array([2.0, 1, 1, 1, 1])),
+    )
     clips = 2.0 ** (np.array(PrivateClip.CHOICES) / 4)
     assert counts[0] == 2 and counts[-1] == 4  # zero and NaN; all but 1e300
     assert clips[np.argmax(counts >= 3)] == 2.0**-30
@@ -107,8 +113,8 @@ def test_the_chosen_clip_is_near_the_quantile():
         missed = abs(np.searchsorted(lengths, clip) - rank)
         step = np.searchsorted(lengths, clip * 2**0.25) - np.searchsorted(lengths, clip / 2**0.25)
         assert missed <= step + 20 * scale
-        assert door._sums.clip == clip * made.lattice.clip
-        assert door._sums.step == clip * made.lattice.step
+        assert door._sums.lattice.clip == clip * made.lattice.clip
+        assert door._sums.lattice.step == clip * made.lattice.step
 
 
 @pytest.mark.parametrize("length", [1e-6, 1.05, 3.0, 1e9])
@@ -159,7 +165,7 @@ def test_a_chosen_clip_scales_what_a_unit_is_worth_and_no_integer(algorithm, sto
                 door = sums(made, x, y)
                 door._clip = clip
                 door.use(made.lattice)
-                results.append(door.exact_sum(w, 0, N))
+                results.append(exact_sum(door, w, 0, N))
             farthest = max(farthest, *(movement(made, a, b) for a, b in combinations(results, 2)))
         sensitivity = made.lattice.release().sensitivity
         assert farthest <= sensitivity
@@ -171,15 +177,13 @@ def test_a_chosen_clip_scales_what_a_unit_is_worth_and_no_integer(algorithm, sto
 @noises
 def test_a_run_with_a_chosen_clip_releases_what_was_priced(algorithm, storage, noise):
     made = chosen(algorithm, storage, noise, rows=97)
-    choice, rest = made.release.parts
-    assert choice == made.private_clip.release() and made.release.count() == made.schedule.steps + 1
-    assert rest.count() == made.schedule.steps
+    assert made.release.parts[0] == made.private_clip.release()
     x, y = data(made, 97)
     models = [RUNS[algorithm](made, sums(made, x, y), Progress()) for _ in range(2)]
     assert np.isfinite(models[0]).all() and np.array_equal(*models)
     door = sums(made, x, y)
     RUNS[algorithm](made, door, Progress())
-    with pytest.raises(WrongDataError):
+    with pytest.raises(GateError):
         door.noisy_sum(np.zeros(D), 0, 10)
 
 
@@ -218,7 +222,7 @@ def test_no_label_moves_a_sum_beyond_its_sensitivity_and_one_comes_near(
         results = set()
         for row, label in pool:
             x[0], y[0] = row, label
-            results.add(tuple(sums(made, x, y).exact_sum(w, 0, N).tolist()))
+            results.add(tuple(exact_sum(sums(made, x, y), w, 0, N).tolist()))
         farthest = max(farthest, 0, *(movement(made, a, b) for a, b in combinations(results, 2)))
     sensitivity = made.lattice.release().sensitivity
     assert sensitivity / 1.5 <= farthest <= sensitivity
@@ -352,7 +356,7 @@ def test_no_exchange_moves_a_phase_beyond_the_lattice_that_it_paid_for(storage, 
                 x[phase.start], y[phase.start] = row, label
                 door = sums(made, x, y)
                 door.use(phase.lattice)
-                results.append(door.exact_sum(w, phase.start, phase.stop))
+                results.append(exact_sum(door, w, phase.start, phase.stop))
             farthest = max(farthest, *(movement(made, a, b) for a, b in combinations(results, 2)))
         sensitivity = phase.lattice.release().sensitivity
         assert sensitivity / 1.5 <= farthest <= sensitivity

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import workers.data
+import workers.rows
 from service.planning.losses import scalar
 from service.planning.spec import L1Ball, L2Ball, Logistic, Simplex, Squared
 from tests.planning.cases import facts, planned
+from tests.workers.exact import exact_sum
 from workers.arrays import integer_weights, read_only
 from workers.data import Data
-from workers.kernels import madd
+from workers.kernels import simd
 from workers.kernels.gradients import add_fixed, add_float
 from workers.kernels.losses import as_slope, derivative32, derivative64
 from workers.kernels.projections import project
@@ -26,18 +27,14 @@ BOUNDS = (1, 2, 3, 100, 32767, 2**30)
 
 def fixed_sum(x, y, weights, loss, scale, bound, margin_step=1.0, fast=False):
     """What add_fixed adds to zero, in the order of columns."""
-    columns = x.shape[1]
-    where = madd.places(columns) if fast else np.arange(columns)
-    padded = np.zeros(-(-columns // 16) * 16 if fast else columns, dtype=np.int16)
-    padded[where] = weights
-    total = np.zeros(padded.size, dtype=np.int64)
+    layout = simd.Layout(x.shape[1], fast)
+    padded = layout.pad(np.asarray(weights))
+    total = np.zeros(layout.size, dtype=np.int64)
     f = np.float32
     labels = read_only(np.asarray(y).astype(f))
     rows = read_only(x.astype(np.int16))
-    add_fixed(
-        total, rows, labels, read_only(padded), f(margin_step), loss, f(scale), f(bound), fast
-    )
-    return [int(t) for t in total[where]]
+    add_fixed(total, rows, labels, padded, f(margin_step), loss, f(scale), f(bound), layout.fast)
+    return [int(t) for t in layout.unpad(total)]
 
 
 def float_sum(x, y, weights, loss, clip, bound, use_l1):
@@ -92,7 +89,7 @@ def test_the_fixed_kernel_is_the_sum_of_integer_multiples(loss, rows, columns):
 @pytest.mark.parametrize("bound", [1, 700, 32767])
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)
 def test_vector_instructions_give_the_same_bits(loss, bound, rows, columns):
-    assert madd.AVAILABLE, "this machine cannot show it: run the tests on an x86 CPU with AVX2"
+    assert simd.AVAILABLE, "this machine cannot show it: run the tests on an x86 CPU with AVX2"
     x, y, weights = example_rows(rows, columns)
     plain, vector = (
         fixed_sum(x, y, weights, loss, 900.0, bound, 1e-6, fast) for fast in (False, True)
@@ -102,7 +99,7 @@ def test_vector_instructions_give_the_same_bits(loss, bound, rows, columns):
 
 def test_sixteen_of_the_largest_products_stay_within_int32():
     x, weights = np.full((64, 16), 4095), np.zeros(16)
-    got = fixed_sum(x, np.full(64, -1.0), weights, SQUARED, 1e9, 32767, fast=madd.AVAILABLE)
+    got = fixed_sum(x, np.full(64, -1.0), weights, SQUARED, 1e9, 32767, fast=simd.AVAILABLE)
     assert got == [64 * 4095 * 32767] * 16
 
 
@@ -201,13 +198,13 @@ def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(storage, delta
     y, w = rng.choice([-1.0, 1.0], 200), rng.normal(size=6)
     sums = set()
     for block in (1, 7, 64, 1025, 1 << 20):
-        monkeypatch.setattr(workers.data, "BLOCK_BYTES", block)
-        monkeypatch.setattr(workers.data, "_THREADED", 1 if block % 2 else 2**40)
-        monkeypatch.setattr(workers.data, "thread_count", lambda count=block: min(count, 8))
+        monkeypatch.setattr(workers.rows, "BLOCK_BYTES", block)
+        monkeypatch.setattr(workers.rows, "THREADED", 1 if block % 2 else 2**40)
+        monkeypatch.setattr(workers.rows, "thread_count", lambda count=block: min(count, 8))
         for order in (np.arange(200), np.arange(200)[::-1], rng.permutation(200)):
             noisy = Data(made, x[order], y[order], Randomness(bytes(32), ""))
-            sums.add(tuple(noisy.exact_sum(w, 0, 200).tolist()))
-            parts = [noisy.exact_sum(w, low, low + 50) for low in (0, 50, 100, 150)]
+            sums.add(tuple(exact_sum(noisy, w, 0, 200).tolist()))
+            parts = [exact_sum(noisy, w, low, low + 50) for low in (0, 50, 100, 150)]
             sums.add(tuple(sum(parts).tolist()))
     assert len(sums) == 1 and any(next(iter(sums)))
 
@@ -277,7 +274,7 @@ def test_no_fixed_row_is_multiplied_by_more_than_the_bound(weight, y, loss, scal
     x = np.tile([1, -1, 4095, -4095, 0, 7, 1, 1], (16, 2))
     with np.errstate(over="ignore"):
         single = fixed_sum(x[:1], [y], np.full(16, weight), loss, scale, bound)
-        many = fixed_sum(x, [y] * 16, np.full(16, weight), loss, scale, bound, fast=madd.AVAILABLE)
+        many = fixed_sum(x, [y] * 16, np.full(16, weight), loss, scale, bound, fast=simd.AVAILABLE)
     q = single[0]
     assert abs(q) <= bound
     assert single == [q * int(entry) for entry in x[0]]

@@ -5,18 +5,19 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import gammaln
 
-from service.client import Model
 from service.datasets.encode import columns_from_rows, encode_features
 from service.datasets.schema import Schema
 from service.jobs.card import model_card
+from service.model import Model
 from service.planning.catalog import plan
 from service.planning.choose import choose, compare
 from service.planning.plan import Plan
 from tests.harness import numeric_schema
 from tests.planning.cases import facts, spec
+from tests.workers.exact import exact_batch, exact_estimate, exact_sum
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
-from workers.kernels import madd
+from workers.kernels import simd
 from workers.kernels.losses import derivative64, slope_of
 from workers.progress import Progress
 from workers.randomness import Randomness
@@ -64,10 +65,10 @@ def clipped(vectors, clip) -> np.ndarray:
 @losses
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_sum_is_that_of_the_clipped_gradients(storage, loss, fast, monkeypatch):
-    monkeypatch.setattr(madd, "AVAILABLE", madd.AVAILABLE and fast)
+    monkeypatch.setattr(simd, "AVAILABLE", simd.AVAILABLE and fast)
     made, (stored, x, y) = made_plan(storage, loss), rows_of(storage)
     w = np.random.default_rng(1).normal(size=made.dimension) / 3
-    found = Data(made, stored, y, Randomness(KEY, "x")).exact_sum(w, 3, 290) * made.lattice.step
+    found = exact_sum(Data(made, stored, y, Randomness(KEY, "x")), w, 3, 290) * made.lattice.step
     expected = clipped(gradients(w, x[3:290], y[3:290], loss), 0.7)
     assert np.abs(found - expected).max() <= 0.01 * np.abs(expected).max()
 
@@ -90,7 +91,7 @@ def test_a_difference_is_that_of_the_gradients_over_the_perturbed_points(storage
     at = before + apart * rng.normal(size=made.dimension) / 10
     data = Data(made, stored, y, Randomness(KEY, "x"))
     later = made.schedule.later
-    found = data.exact_leaf(at, before, around, 0, 200) * later.step
+    found = exact_estimate(data, at, before, around, 0, 200) * later.step
     vectors = np.mean(
         [
             gradients(at + v, x, y, "logistic") - gradients(before + v, x, y, "logistic")
@@ -112,8 +113,8 @@ def test_a_batch_sums_the_rows_at_its_positions(storage):
     data = Data(made, stored, y, Randomness(KEY, "x"))
     w = np.random.default_rng(1).normal(size=made.dimension) / 3
     positions = np.arange(3, 283, 7)
-    one_by_one = sum(data.exact_sum(w, i, i + 1) for i in positions)
-    assert np.array_equal(data.exact_batch(w, positions), one_by_one)
+    one_by_one = sum(exact_sum(data, w, i, i + 1) for i in positions)
+    assert np.array_equal(exact_batch(data, w, positions), one_by_one)
     assert made.schedule.batch == 40 and made.gradients == 40 * made.schedule.steps
 
 
@@ -136,8 +137,8 @@ def test_blocks_and_threads_change_no_bit(monkeypatch):
     made, (stored, _, y) = made_plan("fixed", "logistic"), rows_of("fixed")
     w = np.random.default_rng(1).normal(size=made.dimension)
     data = Data(made, stored, y, Randomness(KEY, "x"))
-    whole = data.exact_sum(w, 0, N)
-    parts = sum(data.exact_sum(w, low, low + 50) for low in range(0, N, 50))
+    whole = exact_sum(data, w, 0, N)
+    parts = sum(exact_sum(data, w, low, low + 50) for low in range(0, N, 50))
     assert np.array_equal(whole, parts)
 
 
@@ -150,10 +151,10 @@ def test_vector_instructions_change_no_bit(columns, width, monkeypatch):
     x = rng.integers(-350, 350, (N, columns)).astype(np.int16)
     data = Data(made, x, rng.choice([-1.0, 1.0], N), Randomness(KEY, "x"))
     w = rng.normal(size=made.dimension)
-    by_vectors = data.exact_sum(w, 0, N)
-    monkeypatch.setattr(madd, "AVAILABLE", False)
+    by_vectors = exact_sum(data, w, 0, N)
+    monkeypatch.setattr(simd, "AVAILABLE", False)
     data.use(made.lattice)  # forgets the layout
-    assert np.array_equal(by_vectors, data.exact_sum(w, 0, N))
+    assert np.array_equal(by_vectors, exact_sum(data, w, 0, N))
 
 
 @storages
@@ -167,7 +168,7 @@ def test_a_clipped_record_is_as_long_as_the_bound_and_no_longer(storage, delta):
     data, power = Data(made, stored, y, Randomness(KEY, "x")), 1 if delta == 0.0 else 2
     w = np.random.default_rng(1).normal(size=made.dimension) / 3
     bound = made.lattice.contribution_units**power
-    sizes = [sum(abs(int(v)) ** power for v in data.exact_sum(w, i, i + 1)) for i in range(N)]
+    sizes = [sum(abs(int(v)) ** power for v in exact_sum(data, w, i, i + 1)) for i in range(N)]
     assert 0.99 * bound < max(sizes) <= bound
 
 

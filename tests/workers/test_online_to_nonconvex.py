@@ -5,19 +5,22 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-import workers.data
+import workers.gate
 from service.errors import PlanRefused
 from service.planning.catalog import plan
 from service.planning.plan import Plan
 from service.planning.price import price_units
-from service.planning.releases import Prefixes, Repeat
+from service.planning.releases import Disjoint, Prefixes, Repeat
 from tests.planning.cases import facts, spec
+from tests.workers.exact import exact_estimate, exact_sum
 from tests.workers.test_sensitivity import KEY, D, movement, records
-from workers.data import Data, WrongDataError
+from workers.algorithms import RUNS
+from workers.data import Data, Estimate
 from workers.directions import ball, frame, gaussians, network_start, uniforms
-from workers.execute import RUNS
+from workers.gate import GateError
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
+from workers.rows import WrongDataError
 
 NAME = "online-to-nonconvex"
 ORACLES = ["first-order", "zero-order", "first-order-multi-pass", "zero-order-multi-pass"]
@@ -96,7 +99,7 @@ def test_no_exchange_moves_a_leaf_beyond_its_sensitivity_and_one_comes_near(
             rows, labels = np.array(x, dtype=np.float64), y.copy()
             rows[1], labels[1] = row, label
             data = data_of(made, rows, labels)
-            sums.append(data.exact_leaf(at, before, directions, 0, 4))
+            sums.append(exact_estimate(data, at, before, directions, 0, 4))
         farthest = max(farthest, farthest_apart(made, sums))
     sensitivity = 2 * lattice.contribution_units
     assert farthest <= sensitivity
@@ -130,21 +133,22 @@ def test_a_run_releases_what_was_priced_and_reads_what_was_planned(oracle, model
     schedule, read, vectors = made.schedule, np.zeros(97, dtype=int), []
 
     class Watched(Data):
-        def exact_leaf(self, at, before, directions, start, stop):
-            read[start:stop] += 1
-            assert stop - start == schedule.rows_of(before is None)
-            if before is not None:  # what the difference's clip was planned for
-                assert np.linalg.norm(at - before) <= 2 * schedule.reach * (1 + 1e-9)
-            return super().exact_leaf(at, before, directions, start, stop)
+        def _estimated(self, e, rows):
+            read[rows.start : rows.stop] += 1
+            assert len(rows) == schedule.rows_of(e.before is None)
+            if e.before is not None:  # what the difference's clip was planned for
+                assert np.linalg.norm(e.at - e.before) <= 2 * schedule.reach * (1 + 1e-9)
+            return super()._estimated(e, rows)
 
-        def _released(self, exact, step, rows):
+        def _vector(self, exact, step, rows, **how):
             vectors.append(exact)
-            return super()._released(exact, step, rows)
+            return super()._vector(exact, step, rows, **how)
 
     progress = Progress()
     result = RUNS[NAME](made, data_of(made, *random_rows(made, 97), Watched), progress)
     assert progress.done == schedule.steps == 12
-    assert len(vectors) == made.release.count()
+    one_pass = isinstance(made.release, Disjoint)
+    assert len(vectors) == (3 * made.release.parts[0].vectors if one_pass else 12)
     assert read.max() == (12 if oracle.endswith("multi-pass") else 1)
     assert np.isfinite(result).all() and result.size == made.dimension
     again = RUNS[NAME](made, data_of(made, *random_rows(made, 97)), Progress())
@@ -157,7 +161,7 @@ def test_a_run_releases_what_was_priced_and_reads_what_was_planned(oracle, model
 def test_a_prefix_is_the_gradient_where_nothing_is_clipped(storage, model, mechanism, monkeypatch):
     """Without noise and with the same rows' mean, the sum of differences is the whole gradient."""
     for sampler in ("rounded_normal", "rounded_laplace"):
-        monkeypatch.setattr(workers.data, sampler, lambda s, count, bits: np.zeros(count, np.int64))
+        monkeypatch.setattr(workers.gate, sampler, lambda s, count, bits: np.zeros(count, np.int64))
     made = made_plan(
         "first-order", model, storage, loss="logistic", rows=40, period=5, steps=5,
         mechanism=mechanism, clip=9.0, smoothness=10.0, radius=1.0, block=2,
@@ -166,34 +170,47 @@ def test_a_prefix_is_the_gradient_where_nothing_is_clipped(storage, model, mecha
     one = random_rows(made, 1)
     data = data_of(made, np.repeat(one[0], 40, axis=0), np.repeat(one[1], 40))
     rng, row = np.random.default_rng(3), 0
+    data.begin_prefixes(mechanism, 5)
     z = start = rng.normal(size=made.dimension) / 3
     for t in range(5):
         before, z = z, start + 0.02 * t * rng.normal(size=made.dimension)
         stop = row + (b1 if t == 0 else b2)
-        found = data.noisy_prefix(z, None if t == 0 else before, None, row, stop)
+        estimate = Estimate(z, None if t == 0 else before)
+        lattice = made.lattice if t == 0 else made.schedule.later
+        found = data.noisy_prefix(estimate, lattice, row, stop)
         row = stop
     data.use(made.lattice)
-    exact = data.exact_sum(z, 0, 1) * made.lattice.step
+    exact = exact_sum(data, z, 0, 1) * made.lattice.step
     assert np.linalg.norm(found - exact) <= 0.02 * np.linalg.norm(exact) + 1e-3
 
 
 def test_a_row_enters_one_sum_and_no_step_follows_the_last():
     made = made_plan("first-order", "linear", "fixed", rows=97, period=4, steps=8)
     b1, b2, w = made.schedule.first_batch, made.schedule.batch, np.zeros(D)
-    data = data_of(made, *random_rows(made, 97))
-    with pytest.raises(WrongDataError):  # no period begins with a difference
-        data.noisy_prefix(w, w, None, 0, b2)
-    data.noisy_prefix(w, None, None, 0, b1)
-    with pytest.raises(WrongDataError):  # rows that were read
-        data.noisy_prefix(w, w, None, b1 - 1, b1 + b2 - 1)
-    with pytest.raises(WrongDataError):  # more rows than a step has
-        data.noisy_prefix(w, w, None, b1, b1 + b2 + 1)
+    whole, change = Estimate(w), Estimate(w, w)
+    first, later = made.lattice, made.schedule.later
+
+    def begun():
+        data = data_of(made, *random_rows(made, 97))
+        data.begin_prefixes(made.schedule.mechanism, 4)
+        return data
+
+    with pytest.raises(WrongDataError):  # no prefix before they begin
+        data_of(made, *random_rows(made, 97)).noisy_prefix(whole, first, 0, b1)
+    with pytest.raises(GateError):  # no period begins with a difference
+        begun().noisy_prefix(change, later, 0, b2)
+    data = begun()
+    data.noisy_prefix(whole, first, 0, b1)
+    with pytest.raises(GateError):  # rows that were read
+        data.noisy_prefix(change, later, b1 - 1, b1 + b2 - 1)
+    data = begun()
+    data.noisy_prefix(whole, first, 0, b1)
     for t in range(3):
-        data.noisy_prefix(w, w, None, b1 + t * b2, b1 + (t + 1) * b2)
+        data.noisy_prefix(change, later, b1 + t * b2, b1 + (t + 1) * b2)
     with pytest.raises(IndexError):  # a period is over
-        data.noisy_prefix(w, w, None, b1 + 3 * b2, b1 + 4 * b2)
+        data.noisy_prefix(change, later, b1 + 3 * b2, b1 + 4 * b2)
     for use in (Use.NOISE, Use.SAMPLING):
-        with pytest.raises(WrongDataError):
+        with pytest.raises(GateError):
             data.stream(use, 0)
 
 
@@ -305,17 +322,21 @@ def test_a_period_of_one_is_plain_noisy_descent():
         ({"set": "box"}, "it runs over: l2_ball, all", {"set": "all"}),
         (
             {"loss": "geometric_median"},
-            "gradient-descent takes it",
+            "localized-accelerated-sgd, localized-subgradient or gradient-descent.",
             {"loss": "geometric_median", "algorithm": "gradient-descent"},
         ),
         (
             {"algorithm": "clipped-sgd", "model": "relu_network", "loss": "logistic"},
-            "use gradient-descent, online-to-nonconvex, or a linear model",
+            "use the model linear, or use gradient-descent or online-to-nonconvex",
             {"model": "relu_network", "loss": "logistic"},
         ),
         (
-            {"model": "relu_network", "loss": "geometric_median"},
-            "with a linear model",
+            {
+                "model": "relu_network",
+                "loss": "geometric_median",
+                "algorithm": "gradient-descent",
+            },
+            "use a linear model.",
             {"loss": "geometric_median", "algorithm": "gradient-descent"},
         ),
     ],

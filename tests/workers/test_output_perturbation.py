@@ -9,15 +9,16 @@ import pytest
 from scipy.optimize import minimize
 
 import workers.algorithms.output_perturbation as runs
-import workers.data
-from service.planning import minimiser
+import workers.rows
 from service.planning.catalog import plan
 from service.planning.losses import scalar
-from service.planning.minimiser import Objective
 from service.planning.plan import Plan
+from service.planning.shared import minimiser
+from service.planning.shared.minimiser import Objective
 from tests.planning.cases import facts, spec
+from workers.algorithms import RUNS
+from workers.arrays import read_only
 from workers.data import Data
-from workers.execute import RUNS
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import sgd_block
 from workers.progress import Progress
@@ -216,8 +217,8 @@ def test_a_computed_sgd_step_never_errs_more_than_its_bound(loss):
                 exact = exact_step(made, shape, w, x, y, schedule.step_size)
                 sgd_block(
                     w,
-                    workers.data.read_only(x),
-                    workers.data.read_only(y),
+                    read_only(x),
+                    read_only(y),
                     made.facts.feature_step,
                     slope_of(made),
                     schedule.slope_bound,
@@ -288,7 +289,7 @@ def test_any_number_of_threads_gives_the_same_bits(solver, monkeypatch):
     monkeypatch.setattr(runs, "block_rows", lambda columns: 2 * minimiser.GROUP)
     points = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr(workers.data, "thread_count", lambda threads=threads: threads)
+        monkeypatch.setattr(workers.rows, "thread_count", lambda threads=threads: threads)
         points.append(point_of(made, x, y))
     assert np.array_equal(points[0], points[1]) and np.array_equal(points[0], points[2])
     assert np.abs(points[0]).max() > 0
@@ -302,7 +303,7 @@ def test_a_file_larger_than_memory_gives_the_same_point(tmp_path, monkeypatch):
     mapped.flush()
     mapped = np.memmap(tmp_path / "x", dtype=np.int16, mode="r", shape=x.shape)
     monkeypatch.setattr(runs, "block_rows", lambda columns: minimiser.GROUP)
-    monkeypatch.setattr(workers.data, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(workers.rows, "RESIDENT_BYTES", 0)
     for solver in ("gradient-descent", "sgd"):
         made = plan(
             spec(OP, parameters={"solver": solver, "steps": 3}), facts(rows=3000, columns=5)

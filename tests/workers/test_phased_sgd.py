@@ -9,17 +9,17 @@ import pytest
 from mpmath import mp, mpf
 from scipy.optimize import minimize_scalar
 
-from service.planning.algorithms.phased_sgd import step_error
+from service.planning.algorithms.phased_sgd import PhasedSgdSchedule, step_error
 from service.planning.catalog import plan
 from service.planning.losses import Scalar, scalar
-from service.planning.plan import PhasedSgdSchedule, Plan
+from service.planning.plan import Plan
 from service.planning.price import price_units
 from service.planning.releases import Sequence
 from service.planning.spec import JobSpec
 from tests.planning.cases import facts, spec
+from workers.algorithms import RUNS
 from workers.arrays import read_only
 from workers.data import Data
-from workers.execute import RUNS
 from workers.kernels.losses import as_slope, slope_of
 from workers.kernels.trajectory import descend
 from workers.progress import Progress, Stopped

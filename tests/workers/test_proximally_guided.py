@@ -11,8 +11,8 @@ from service.planning.catalog import plan
 from service.planning.losses import problem, scalar
 from service.planning.spec import L1Ball, L2Ball, Simplex
 from tests.planning.cases import facts, spec
+from workers.algorithms import RUNS
 from workers.data import Data
-from workers.execute import RUNS
 from workers.kernels.mirror import mirror_gradient, nearest
 from workers.progress import Progress
 from workers.randomness import Randomness, Use

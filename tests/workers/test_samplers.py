@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from tests.workers.integer_samplers import discrete_laplace, permutation, uniform_integers
 from workers.randomness import Randomness, Use
-from workers.samplers import (
-    choose,
-    discrete_laplace,
-    permutation,
-    rounded_laplace,
-    rounded_normal,
-    uniform_integers,
-)
+from workers.samplers import choose, rounded_laplace, rounded_normal
 from workers.samplers.digits import root_e
 from workers.samplers.real import TIED, fill_laplace, fill_normal
 
@@ -402,7 +396,7 @@ def test_permutations_are_uniform():
         lambda source: choose(source, np.arange(30), 4),
     ],
 )
-def test_whole_samplers_do_not_mind_a_short_supply(sample, piece):
+def test_samplers_of_integers_do_not_mind_a_short_supply(sample, piece):
     assert sample(Words(fair(4), piece)) == sample(Words(fair(4)))
 
 

@@ -7,18 +7,22 @@ from math import isqrt
 import numpy as np
 import pytest
 
-import workers.data
+import workers.gate
 from service.datasets.encode import l2_units, quantise
 from service.datasets.schema import Schema
+from service.planning.algorithms.clipped_sgd import ClippedSgdSchedule
 from service.planning.catalog import plan
-from service.planning.plan import ClippedSgdSchedule, Plan
+from service.planning.plan import Plan
 from service.planning.price import price_units
 from service.planning.releases import Repeat
 from tests.planning.cases import ROWS, facts, planned, spec
-from workers.data import Data, WrongDataError
-from workers.execute import RUNS
+from tests.workers.exact import exact_sum
+from workers.algorithms import RUNS
+from workers.data import Data
+from workers.gate import GateError
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
+from workers.rows import WrongDataError
 
 KEY = bytes(range(32))
 N, D = 6, 3
@@ -98,7 +102,7 @@ def test_no_exchange_moves_a_sum_beyond_its_sensitivity_and_one_comes_near(
         results = []
         for row, label in pool:
             x[place], y[place] = row, label
-            results.append(sums(made, x, y).exact_sum(w, 0, N))
+            results.append(exact_sum(sums(made, x, y), w, 0, N))
         farthest = max(farthest, *(movement(made, a, b) for a, b in combinations(results, 2)))
     sensitivity = made.lattice.release().sensitivity
     assert sensitivity / 1.5 <= farthest <= sensitivity
@@ -139,13 +143,13 @@ def drawn(monkeypatch):
     """Every noise vector that is drawn, and every address that a stream was opened at."""
     seen = {"noise": [], "addresses": []}
     for name in ("rounded_normal", "rounded_laplace"):
-        sampler = getattr(workers.data, name)
+        sampler = getattr(workers.gate, name)
 
         def spy(stream, count, bits, sampler=sampler):
             seen["noise"].append(sampler(stream, count, bits))
             return seen["noise"][-1]
 
-        monkeypatch.setattr(workers.data, name, spy)
+        monkeypatch.setattr(workers.gate, name, spy)
     opened = Randomness.stream
 
     def spy_on_streams(self, use, index):
@@ -208,7 +212,7 @@ def test_a_noisy_sum_is_the_exact_sum_plus_the_noise_in_gradient_units(storage, 
     noisy = sums(made, *data(made, 97))
     w = np.array([0.3, -0.2, 0.1])
     released = noisy.noisy_sum(w, 3, 50)
-    integers = noisy.exact_sum(w, 3, 50) + drawn["noise"][0]
+    integers = exact_sum(noisy, w, 3, 50) + drawn["noise"][0]
     assert np.array_equal(released, integers.astype(np.float64) * made.lattice.step)
 
 
@@ -225,7 +229,7 @@ def test_replacing_a_record_changes_no_batch_but_its_own(storage, noise):
     def batches(rows, labels):
         noisy = sums(made, rows, labels)
         return [
-            tuple(noisy.exact_sum(w, t * schedule.batch, (t + 1) * schedule.batch))
+            tuple(exact_sum(noisy, w, t * schedule.batch, (t + 1) * schedule.batch))
             for t in range(schedule.steps)
         ]
 
@@ -262,14 +266,14 @@ def test_rows_in_another_memory_order_are_refused():
 def test_no_row_beyond_the_data_and_no_release_beyond_the_plan(storage):
     made = planned("clipped-sgd", facts(storage, rows=97, columns=D), 1.0)
     x, y = data(made, 97)
-    door = sums(made, x, y)
+    noisy, batch, steps = sums(made, x, y), made.schedule.batch, made.schedule.steps
     for start, stop in ((-3, 97), (0, 98), (96, 200), (5, 5), (7, 3)):
         with pytest.raises(WrongDataError):
-            door.noisy_sum(np.zeros(D), start, stop)
-    for _ in range(made.schedule.steps):
-        door.noisy_sum(np.zeros(D), 0, 97)
-    with pytest.raises(WrongDataError):
-        door.noisy_sum(np.zeros(D), 0, 97)
+            noisy.noisy_sum(np.zeros(D), start, stop)
+    for t in range(steps):
+        noisy.noisy_sum(np.zeros(D), t * batch, (t + 1) * batch)
+    with pytest.raises(GateError, match="0 parts to begin"):
+        noisy.noisy_sum(np.zeros(D), steps * batch, 97)
 
 
 @storages
@@ -278,12 +282,16 @@ def test_no_release_with_less_noise_or_more_sensitivity_than_was_priced(storage,
     made = planned("gradient-descent", facts(storage, rows=97, columns=D), 1.0)
     wrong = {name: getattr(made.lattice, name) + by for name, by in change.items()}
     other = made.lattice.model_copy(update=wrong)
-    door = sums(made, *data(made, 97))
-    door.use(other)
-    with pytest.raises(WrongDataError):
-        door.noisy_sum(np.zeros(D), 0, 97)
-    door.use(made.lattice)
-    door.noisy_sum(np.zeros(D), 0, 97)
+    noisy = sums(made, *data(made, 97))
+    noisy.noisy_sum(np.zeros(D), 0, 97)
+    noisy.use(other)
+    with pytest.raises(GateError, match="asked for gaussian noise of scale"):
+        noisy.noisy_sum(np.zeros(D), 0, 97)
+    noisy.use(made.lattice)  # which comes too late
+    with pytest.raises(GateError):
+        noisy.noisy_sum(np.zeros(D), 0, 97)
+    with pytest.raises(GateError, match="nothing of it is published"):
+        noisy.close()
 
 
 # --- stored rows ------------------------------------------------------------------------------------

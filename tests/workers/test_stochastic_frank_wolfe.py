@@ -9,10 +9,8 @@ from math import exp, isqrt, lgamma, log, log1p, sqrt
 import numpy as np
 import pytest
 
-import workers.data
 from service.errors import PlanRefused
 from service.planning.algorithms import polyhedral_stochastic_frank_wolfe as planning
-from service.planning.algorithms.frank_wolfe import largest_pair
 from service.planning.algorithms.stochastic_frank_wolfe import row_norm
 from service.planning.catalog import plan
 from service.planning.conversion import epsilon_of_gaussian
@@ -20,14 +18,19 @@ from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
 from service.planning.price import fits_own_target, price_units
 from service.planning.releases import Pure, Repeat, Sequence
-from service.planning.rounds import rounds_over, slope_bounds, step_size
+from service.planning.shared.rounds import rounds_over, slope_bounds, step_size
+from service.planning.shared.vertices import largest_pair
 from tests.planning.cases import facts, spec
-from workers.algorithms.polyhedral_stochastic_frank_wolfe import PLACES, Scores, carry
-from workers.algorithms.stochastic_frank_wolfe import lowest, norm
-from workers.data import Data, WrongDataError
-from workers.execute import RUNS
+from workers.algorithms import RUNS
+from workers.algorithms.polyhedral_stochastic_frank_wolfe import Scores
+from workers.algorithms.stochastic_frank_wolfe import lowest
+from workers.arrays import norm
+from workers.data import Data
+from workers.gate import GateError
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
+from workers.rows import WrongDataError
+from workers.running import PLACES, carry
 
 KEY = bytes(range(32))
 CHOICES, NOISY = "polyhedral-stochastic-frank-wolfe", "stochastic-frank-wolfe"
@@ -70,13 +73,14 @@ class Scripted(Data):
         super().__init__(made, x, y, Randomness(KEY, "script"))
         self.script, self.seen = script, []
 
-    def _chosen(self, scores, scale, rows) -> int:
+    def _choice(self, ballot, scale, rows, running=None) -> int:
+        scores = ballot.scores(ballot.exact)
         self.seen.append([int(s) for s in scores])
-        return self.script(self._next_release()) % scores.size
+        return self.script(len(self.seen) - 1) % scores.size
 
-    def _released(self, exact, step, rows) -> np.ndarray:
+    def _vector(self, exact, step, rows) -> np.ndarray:
         self.seen.append(([int(v) for v in exact], step))
-        return self.script(self._next_release())
+        return self.script(len(self.seen) - 1)
 
 
 def played(made: Plan, x, y, script) -> list:
@@ -206,7 +210,7 @@ def test_scores_of_vertices_err_by_no_more_than_was_planned(d, rows):
             for e, v in zip(exact, h, strict=True)
         ]
         if t in (0, 1, one.steps - 1):
-            scores = scored(total, np.zeros(d)).tolist()
+            scores = scored(np.zeros(d), total).tolist()
             for vertex, score in zip(fixed, scores, strict=True):
                 truth = sum(Fraction(v, 2**32) * e for v, e in zip(vertex, exact, strict=True))
                 assert abs(truth - score) < Fraction(51, 100)
@@ -226,7 +230,7 @@ def test_vertices_in_fixed_point_keep_their_pairs_within_the_bound(monkeypatch):
     for a, b in combinations(fixed, 2):
         v = [p - q for p, q in zip(a, b, strict=True)]
         assert min(5 * sum(map(abs, v)), 7 * isqrt(sum(e * e for e in v))) <= tight
-    monkeypatch.setattr("service.planning.algorithms.frank_wolfe._PAIRS_MAX", 100)
+    monkeypatch.setattr("service.planning.shared.vertices._PAIRS_MAX", 100)
     assert tight <= largest_pair(fixed, reach) <= 2 * tight
 
 
@@ -332,7 +336,7 @@ def test_as_printed_two_releases_of_a_batch_would_spend_the_epsilon_twice():
     assert epsilon_of_gaussian(both.gaussian(), delta) > 1.1 * epsilon
     batches = [rows for part in made.schedule.rounds for rows in part.batches()]
     seen = played(made, np.zeros((N, D)), np.zeros(N), lambda i: np.zeros(D))
-    assert len(seen) == len(batches) == made.release.count()
+    assert len(seen) == len(batches) == made.release.copies
     assert sum(map(len, batches)) == len(set().union(*batches))
 
 
@@ -381,17 +385,28 @@ def test_a_run_releases_what_was_priced_and_nothing_else(algorithm, where, delta
     progress, door = Progress(), Data(made, x, y, Randomness(KEY, made.digest()))
     w = RUNS[algorithm](made, door, progress)
     steps = made.schedule.steps
-    assert progress.done == steps == made.release.count() == 1 + 2 + 4
+    assert progress.done == steps == 1 + 2 + 4
     assert addresses == [(Use.OUTPUT, 0)] + [(Use.NOISE, i) for i in range(steps)]
     assert np.abs(w).max() <= 0.3
-    with pytest.raises(WrongDataError):  # one more was not paid for
-        if algorithm == CHOICES:
-            door.chosen(np.zeros(4, dtype=np.int64), 5, range(3))
-        else:
-            door.noisy_change(w, w, 0.0, 1.0, 0, 3)
     for release in (lambda: door.noisy_sum(w, 0, N), lambda: door.noisy_point(w, 1.0, 0, N)):
-        with pytest.raises(WrongDataError):
+        with pytest.raises((WrongDataError, GateError)):
             release()
+    with pytest.raises(GateError):  # one more was not paid for
+        if algorithm == CHOICES:
+            one, choices = made.schedule.rounds[-1], made.release.parts[-1]
+            door.choose_by_running_sum(
+                partial(Scores(made, made.schedule), np.zeros(w.size)),
+                (w, w, 0.5, 1.0),
+                kept=choices.kept[-1],
+                gain=one.gains[-1],
+                pairs=Scores(made, made.schedule).pairs,
+                slack=3,
+                scale=choices.scales[-1],
+                rows=range(one.start, N),
+                fresh=range(N - 1, N),
+            )
+        else:
+            door.noisy_change(w, w, 0.5, 1.0, N - 1, N)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 60, 1000, 12_345, 10**8])
@@ -522,4 +537,3 @@ def test_the_papers_noise_is_stated_beside_ours():
     noisy = plan(spec(NOISY, loss="sigmoid", set=BALLS["l2"]), facts(rows=10**5, columns=50))
     b = noisy.schedule.rounds[-1].rows
     assert noisy.prediction.paper_noise == pytest.approx(4 * 0.25 * sqrt(log(1e6)) / b, rel=1e-3)
-    assert workers.data.DERIVATIVE_UNITS == DERIVATIVE_UNITS

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import workers.data
+import workers.rows
 from service.planning.catalog import plan
 from service.planning.spec import L2Ball
 from tests.planning.cases import facts, spec
+from tests.workers.exact import exact_estimate
 from workers.data import Data
 from workers.directions import frame
 from workers.kernels.projections import project
@@ -38,7 +39,7 @@ def zero_order(model: str, storage: str) -> bytes:
     data = Data(made, x, np.ones(ROWS), Randomness(bytes(32), made.digest()))
     at, move = rng.normal(size=(2, made.dimension))
     directions = frame(data.stream(Use.DIRECTIONS, 0), DIRECTIONS, made.dimension)
-    return data.exact_leaf(at, at + 1e-9 * move, directions, 0, ROWS).tobytes()
+    return exact_estimate(data, at, at + 1e-9 * move, directions, 0, ROWS).tobytes()
 
 
 def after_the_noise() -> bytes:
@@ -80,6 +81,6 @@ def test_the_threads_of_blas_change_no_bit():
 def test_our_threads_change_no_bit_of_a_zero_order_estimate(model, storage, monkeypatch):
     found = set()
     for threads in (1, 2, 3):
-        monkeypatch.setattr(workers.data, "thread_count", lambda threads=threads: threads)
+        monkeypatch.setattr(workers.rows, "thread_count", lambda threads=threads: threads)
         found.add(zero_order(model, storage))
     assert len(found) == 1

@@ -9,13 +9,13 @@ import pytest
 
 import workers.algorithms.adversarial_output_perturbation as adversarial
 import workers.algorithms.tilted_output_perturbation as tilted
-import workers.data
+import workers.rows
 from service.errors import PlanRefused
-from service.planning import minimiser
 from service.planning.algorithms.tilted_output_perturbation import largest_share, loss_spread
 from service.planning.catalog import plan
 from service.planning.losses import scalar
 from service.planning.plan import Plan
+from service.planning.shared import minimiser
 from tests.planning.cases import facts, spec
 from tests.workers.test_output_perturbation import (
     UNITS,
@@ -417,6 +417,6 @@ def test_any_number_of_threads_gives_the_same_bits(algorithm, more, monkeypatch)
         monkeypatch.setattr(module, "block_rows", lambda columns: minimiser.GROUP)
     points = []
     for threads in (1, 2):
-        monkeypatch.setattr(workers.data, "thread_count", lambda threads=threads: threads)
+        monkeypatch.setattr(workers.rows, "thread_count", lambda threads=threads: threads)
         points.append(point_of(made, x, y))
     assert np.array_equal(*points) and np.abs(points[0]).max() > 0

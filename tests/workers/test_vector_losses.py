@@ -8,15 +8,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import workers.data
+import workers.rows
 from service.planning.catalog import plan
-from service.planning.plan import Ball, Plan
+from service.planning.draft import Ball
+from service.planning.plan import Plan
 from service.planning.spec import Facts
 from tests.planning.cases import facts, spec
-from workers.data import Data, WrongDataError
-from workers.kernels import madd
+from tests.workers.exact import exact_sum
+from workers.data import Data
+from workers.kernels import simd
 from workers.kernels.vectors import integers
 from workers.randomness import Randomness
+from workers.rows import WrongDataError
 
 NOISES = {"gaussian": None, "laplace": 0.0}
 N, D, K = 6, 3, 3
@@ -37,7 +40,7 @@ def planned(loss, storage, noise, rows=N, columns=D, classes=K, clip=None) -> Pl
 
 def exact(made: Plan, x, y, w) -> list[int]:
     data = Data(made, x, y, Randomness(bytes(32), ""))
-    return [int(v) for v in data.exact_sum(w, 0, made.facts.rows)]
+    return [int(v) for v in exact_sum(data, w, 0, made.facts.rows)]
 
 
 def size(made: Plan, vector) -> int:
@@ -134,13 +137,13 @@ def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(
     x, y, w = generated(made)
     rng, sums = np.random.default_rng(1), set()
     for block in (1, 7, 64, 1025, 1 << 20):
-        monkeypatch.setattr(workers.data, "BLOCK_BYTES", block)
-        monkeypatch.setattr(workers.data, "_THREADED", 1 if block % 2 else 2**40)
-        monkeypatch.setattr(workers.data, "thread_count", lambda count=block: min(count, 8))
+        monkeypatch.setattr(workers.rows, "BLOCK_BYTES", block)
+        monkeypatch.setattr(workers.rows, "THREADED", 1 if block % 2 else 2**40)
+        monkeypatch.setattr(workers.rows, "thread_count", lambda count=block: min(count, 8))
         for order in (np.arange(200), np.arange(200)[::-1], rng.permutation(200)):
             data = Data(made, x[order], y[order], Randomness(bytes(32), ""))
-            sums.add(tuple(data.exact_sum(w, 0, 200).tolist()))
-            parts = [data.exact_sum(w, low, low + 50) for low in (0, 50, 100, 150)]
+            sums.add(tuple(exact_sum(data, w, 0, 200).tolist()))
+            parts = [exact_sum(data, w, low, low + 50) for low in (0, 50, 100, 150)]
             sums.add(tuple(sum(parts).tolist()))
     assert len(sums) == 1 and any(next(iter(sums)))
 
@@ -148,11 +151,11 @@ def test_a_sum_depends_neither_on_the_order_of_rows_nor_on_blocks(
 @noises
 @pytest.mark.parametrize(("rows", "columns"), [(1, 16), (15, 17), (33, 31), (300, 100)])
 def test_vector_instructions_give_the_same_bits(noise, rows, columns, monkeypatch):
-    assert madd.AVAILABLE, "this machine cannot show it: run the tests on an x86 CPU with AVX2"
+    assert simd.AVAILABLE, "this machine cannot show it: run the tests on an x86 CPU with AVX2"
     made = planned("softmax", "fixed", noise, rows, columns, 4)
     x, y, w = generated(made)
     vector = exact(made, x, y, w)
-    monkeypatch.setattr(madd, "AVAILABLE", False)
+    monkeypatch.setattr(simd, "AVAILABLE", False)
     assert exact(made, x, y, w) == vector and any(vector)
 
 

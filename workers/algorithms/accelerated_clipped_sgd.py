@@ -5,10 +5,12 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import AcceleratedClippedSgdSchedule, Plan, Stage
-from workers.algorithms.accelerated_sgd import ac_sa
+from service.planning.algorithms.accelerated_clipped_sgd import AcceleratedClippedSgdSchedule
+from service.planning.plan import Plan
+from service.planning.shared.acceleration import Stage
 from workers.data import Data
 from workers.kernels.projections import project
+from workers.optimizers.acceleration import ac_sa
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]

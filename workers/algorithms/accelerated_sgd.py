@@ -1,14 +1,13 @@
 """Runs what service/planning/algorithms/accelerated_sgd.py planned."""
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import AcceleratedSgdSchedule, Plan, Stage
-from service.planning.spec import FeasibleSet
+from service.planning.algorithms.accelerated_sgd import AcceleratedSgdSchedule
+from service.planning.plan import Plan
 from workers.data import Data
 from workers.kernels.projections import project
+from workers.optimizers.acceleration import ac_sa, mean_gradient
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
@@ -22,41 +21,3 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     for stage in schedule.stages:
         w = ac_sa(gradient, w, stage, schedule.smoothness, feasible, ridge=plan.spec.ridge)
     return w
-
-
-def mean_gradient(
-    data: Data, progress: Progress, batch: int, start: int, stop: int
-) -> Callable[[Floats], Floats]:
-    """The noisy mean over a fresh batch of the rows [start, stop), or over all of them."""
-
-    def gradient(w: Floats) -> Floats:
-        if batch == stop - start:
-            total = data.noisy_sum(w, start, stop)
-        else:
-            total = data.noisy_batch(w, batch, start, stop)
-        progress.step()
-        return total / batch
-
-    return gradient
-
-
-def ac_sa(
-    gradient: Callable[[Floats], Floats],
-    start: Floats,
-    stage: Stage,
-    smoothness: float,
-    feasible: FeasibleSet,
-    *,
-    ridge: float,
-    pull: float = 0.0,
-    centre: Floats | float = 0.0,
-) -> Floats:
-    """One stage on f(w) + (ridge/2)||w||^2 + (pull/2)||w - centre||^2; `gradient` is that of f."""
-    w, mean, mu = start, start, ridge + pull
-    for t in range(1, stage.steps + 1):
-        a = 2 / (t + 1)
-        c = 2 * (2 * smoothness + stage.damping) / (t * (t + 1)) + mu * (t - 1) / (t + 1)
-        g = gradient((1 - a) * mean + a * w)
-        w = project((c * w + a * (pull * centre - g)) / (c + a * mu), feasible)
-        mean = (1 - a) * mean + a * w
-    return mean

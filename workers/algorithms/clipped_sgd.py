@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.algorithms.clipped_sgd import sgd_weights
-from service.planning.plan import ClippedSgdSchedule, Plan
+from service.planning.algorithms.clipped_sgd import ClippedSgdSchedule, sgd_weights
+from service.planning.plan import Plan
 from workers.data import Data
 from workers.kernels.projections import project
 from workers.progress import Progress

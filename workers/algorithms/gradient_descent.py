@@ -3,11 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import GradientDescentSchedule, Plan
-from workers.algorithms.accelerated_sgd import mean_gradient
+from service.planning.algorithms.gradient_descent import GradientDescentSchedule
+from service.planning.plan import Plan
 from workers.data import Data
 from workers.directions import start_of
 from workers.kernels.projections import project
+from workers.optimizers.acceleration import mean_gradient
 from workers.progress import Progress
 from workers.randomness import Use
 

@@ -3,10 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import LocalizedAcceleratedSgdSchedule, Plan
-from workers.algorithms.accelerated_sgd import ac_sa, mean_gradient
+from service.planning.algorithms.localized_accelerated_sgd import LocalizedAcceleratedSgdSchedule
+from service.planning.plan import Plan
 from workers.data import Data
 from workers.kernels.projections import project
+from workers.optimizers.acceleration import ac_sa, mean_gradient
 from workers.progress import Progress
 
 

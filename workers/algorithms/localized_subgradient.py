@@ -5,11 +5,12 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import LocalizedSubgradientSchedule, Plan
-from workers.algorithms.accelerated_sgd import mean_gradient
+from service.planning.algorithms.localized_subgradient import LocalizedSubgradientSchedule
+from service.planning.plan import Plan
 from workers.arrays import length
 from workers.data import Data
 from workers.kernels.projections import project
+from workers.optimizers.acceleration import mean_gradient
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]

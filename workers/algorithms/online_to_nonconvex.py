@@ -3,9 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import OnlineToNonconvexSchedule, Plan
+from service.planning.algorithms.online_to_nonconvex import OnlineToNonconvexSchedule
+from service.planning.lattice import SumLattice
+from service.planning.plan import Plan
 from workers.arrays import length
-from workers.data import Data
+from workers.data import Data, Estimate
 from workers.directions import ball, frame, start_of, uniforms
 from workers.kernels.projections import project
 from workers.progress import Progress
@@ -15,8 +17,8 @@ Floats = NDArray[np.float64]
 
 
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
-    schedule, ridge = plan.schedule, plan.spec.ridge
-    assert isinstance(schedule, OnlineToNonconvexSchedule)
+    schedule, first, ridge = plan.schedule, plan.lattice, plan.spec.ridge
+    assert isinstance(schedule, OnlineToNonconvexSchedule) and isinstance(first, SumLattice)
     path = uniforms(data.stream(Use.PATH, 0), schedule.steps)
     blocks = schedule.steps // schedule.block
     chosen = data.drawn(blocks) if schedule.output == "random" else blocks - 1
@@ -30,14 +32,21 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         z, before = x + path[t] * move, z
         x = place
         whole = t % schedule.period == 0
-        directions = _directions(plan, schedule, data, t)
-        since = None if whole else before
+        lattice = first if whole else schedule.later
+        estimate = Estimate(
+            at=z,
+            before=None if whole else before,
+            directions=_directions(plan, schedule, data, t),
+            radius=schedule.radius if schedule.oracle.startswith("zero") else None,
+        )
         if schedule.mechanism is None:
-            change = data.noisy_gradient(z, since, directions)
+            change = data.noisy_gradient(estimate, lattice)
             total = change if whole else total + change
         else:
+            if whole:
+                data.begin_prefixes(schedule.mechanism, schedule.period)
             stop = row + schedule.rows_of(whole)
-            total = data.noisy_prefix(z, since, directions, row, stop)
+            total = data.noisy_prefix(estimate, lattice, row, stop)
             row = stop
         move = move - schedule.step_size * (total + ridge * z)
         move *= min(1.0, schedule.reach / max(length(move), 1e-300))

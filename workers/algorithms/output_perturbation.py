@@ -1,21 +1,19 @@
 """Runs what service/planning/algorithms/output_perturbation.py planned."""
 
-from collections.abc import Callable
 from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-from service.planning.minimiser import block_rows
-from service.planning.plan import MinimiserSchedule, Plan
+from service.planning.plan import Plan
+from service.planning.shared import minimiser
+from service.planning.shared.minimiser import block_rows
+from service.planning.shared.point import MinimiserSchedule
 from workers.arrays import read_only
 from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import gradient_sum, sgd_block
+from workers.optimizers.descent import Floats, Gradient, descend, into_ball, release
 from workers.progress import Progress
-
-Floats = NDArray[np.float64]
-Gradient = Callable[[Floats], Floats]  # of the data part
 
 
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
@@ -23,7 +21,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, MinimiserSchedule)
     gradient = mean_gradient(plan, schedule, data)
     match schedule.solver:
-        case "gradient-descent":
+        case minimiser.DESCENT:
             point = descend(gradient, plan.dimension, schedule, progress)
         case "accelerated":
             point = _accelerate(gradient, plan.dimension, schedule, progress)
@@ -32,17 +30,6 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         case "sgd":
             point = _pass_by_row(plan, schedule, data, progress)
     return release(plan, schedule, data, point)
-
-
-def release(plan: Plan, schedule: MinimiserSchedule, data: Data, point: Floats) -> Floats:
-    """The one noisy point, and back into the ball of the minimisers."""
-    noisy = data.noisy_point(point, schedule.sensitivity, 0, plan.facts.rows)
-    return into_ball(noisy, schedule.radius)
-
-
-def into_ball(w: Floats, radius: float) -> Floats:
-    norm = float(np.sqrt(np.sum(w * w)))  # numpy's own sum: the same bits on any number of threads
-    return w * (radius / norm) if norm > radius else w
 
 
 def mean_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Gradient:
@@ -59,17 +46,6 @@ def mean_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Gradie
         return total * (unit / n)
 
     return gradient
-
-
-def descend(
-    gradient: Gradient, dimension: int, schedule: MinimiserSchedule, progress: Progress
-) -> Floats:
-    w = np.zeros(dimension)
-    for _ in range(schedule.steps):
-        step = schedule.step_size * (gradient(w) + schedule.strong_convexity * w)
-        w = into_ball(w - step, schedule.radius)
-        progress.step()
-    return w
 
 
 def _accelerate(

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import PhasedSgdSchedule, Plan, SgdPhase
+from service.planning.algorithms.phased_sgd import PhasedSgdSchedule, SgdPhase
+from service.planning.plan import Plan
 from workers.arrays import length
 from workers.data import Data
 from workers.kernels.losses import slope_of

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import Plan, ProximalSgdSchedule
+from service.planning.algorithms.proximal_sgd import ProximalSgdSchedule
+from service.planning.plan import Plan
 from workers.data import Data
 from workers.kernels.projections import project
 from workers.kernels.proximal import prox, smooth_part

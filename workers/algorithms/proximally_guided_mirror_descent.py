@@ -5,8 +5,11 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.algorithms.proximally_guided_mirror_descent import (
+    ProximallyGuidedMirrorDescentSchedule,
+)
 from service.planning.losses import set_radius
-from service.planning.plan import Plan, ProximallyGuidedMirrorDescentSchedule
+from service.planning.plan import Plan
 from workers.arrays import length
 from workers.data import Data
 from workers.directions import gaussians
@@ -22,7 +25,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule = plan.schedule
     assert isinstance(schedule, ProximallyGuidedMirrorDescentSchedule)
     n, R = plan.facts.rows, schedule.rounds
-    w = _start(plan, data)
+    w = _start(plan, schedule, data)
     chosen = R - 1
     if schedule.output == "random":
         chosen -= data.drawn((R + 1) // 2)
@@ -34,9 +37,9 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     return output
 
 
-def _start(plan: Plan, data: Data) -> Floats:
+def _start(plan: Plan, schedule: ProximallyGuidedMirrorDescentSchedule, data: Data) -> Floats:
     w: Floats = np.zeros(plan.dimension)
-    if plan.schedule.start == "random":  # type: ignore[union-attr]
+    if schedule.start == "random":
         normals = gaussians(data.stream(Use.DIRECTIONS, 0), w.size)
         radius = set_radius(plan.spec.set, w.size)
         w = normals * ((radius / 2 if isfinite(radius) else 1.0) / length(normals))

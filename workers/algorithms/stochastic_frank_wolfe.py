@@ -3,10 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.algorithms.stochastic_frank_wolfe import exponent
-from service.planning.plan import Plan, StochasticFrankWolfeSchedule
-from service.planning.rounds import slope_bound, step_size
-from workers.arrays import length
+from service.planning.algorithms.stochastic_frank_wolfe import (
+    StochasticFrankWolfeSchedule,
+    exponent,
+)
+from service.planning.plan import Plan
+from service.planning.shared.rounds import slope_bound, step_size
+from workers.arrays import length, norm
 from workers.data import Data
 from workers.progress import Progress
 
@@ -38,15 +41,6 @@ def _change(plan: Plan, schedule: StochasticFrankWolfeSchedule, move: Floats, p:
     """How far any record's slope may change when the weights make this move."""
     margin = length(move) * (plan.facts.l2 or 0.0)
     return schedule.smoothness * min(margin, norm(move, p) * schedule.row_norm)
-
-
-def norm(v: Floats, p: float) -> float:
-    """||v||_p, without overflow; p may be infinite."""
-    largest = float(np.abs(v).max())
-    if largest == 0:
-        return 0.0
-    scaled = v / largest
-    return largest * (length(scaled) if p == 2 else float(np.linalg.norm(scaled, p)))
 
 
 def lowest(d: Floats, p: float, radius: float) -> Floats:

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from service.planning.minimiser import block_rows
-from service.planning.plan import MinimiserSchedule, Plan
-from workers.algorithms.output_perturbation import Floats, Gradient, descend, release
+from service.planning.plan import Plan
+from service.planning.shared.minimiser import block_rows
+from service.planning.shared.point import MinimiserSchedule
 from workers.arrays import read_only
 from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import merge_tilted, tilted_sum
+from workers.optimizers.descent import Floats, Gradient, descend, release
 from workers.progress import Progress
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from workers.kernels.losses import MARGIN, RESIDUAL, derivative64, value64
-from workers.kernels.vectors import _TINY, _norm, integers
+from workers.kernels.vectors import TINY, integers, norm
 
 _WIDE, _DEEP = 256, 64  # of a tile
 
@@ -77,7 +77,7 @@ def orthonormal(rows, columns):
             for j in range(i):
                 for k in range(d):
                     v[k] -= along[j] * rows[j, k]
-        length = _norm(v, False)
+        length = norm(v, False)
         for k in range(d):
             v[k] /= length
             columns[k, i] = v[k]
@@ -134,11 +134,11 @@ def add_vectors(total, vectors, clip, bound, use_l1):
             entry = vectors[i, j]
             largest = max(largest, abs(entry))
             doubt += entry * 0.0
-        usable = doubt == 0.0 and largest > _TINY
+        usable = doubt == 0.0 and largest > TINY
         shrink = 1.0 / largest
         for j in range(columns):
             scaled[j] = vectors[i, j] * shrink
-        size = _norm(scaled, use_l1)
+        size = norm(scaled, use_l1)
         share = size * largest / clip
         factor = (share if share < 1.0 else 1.0) * bound / size if usable else 0.0
         for j in range(columns):

@@ -19,8 +19,9 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from service.planning.draft import Ball
 from service.planning.losses import SHARP, Scalar, scalar
-from service.planning.plan import Ball, Plan
+from service.planning.plan import Plan
 
 LOGISTIC, MARGIN, RESIDUAL, BALL_MARGIN, BALL_RESIDUAL = range(5)
 SIGMOID, SAVAGE, RAMP, WELSCH, TRIMMED, PHASE = range(5, 11)  # not convex, from SIGMOID on

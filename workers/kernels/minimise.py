@@ -1,7 +1,7 @@
 """Gradients of a minimiser's objective: float64 sums over fixed-point rows.
 
 What is summed here is not released; a point computed from it is. So nothing is quantised: every pass
-computes the exact gradient up to a rounding error that service/planning/minimiser.py bounds, by the
+computes the exact gradient up to a rounding error that shared/minimiser.py bounds, by the
 order of the operations in this file:
 
 - a margin is a sum of d products, in eight interleaved lanes;
@@ -13,73 +13,21 @@ order of the operations in this file:
 from math import exp, sqrt
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
-from service.planning.minimiser import GROUP
+from service.planning.shared.minimiser import GROUP
 from workers.kernels.losses import RESIDUAL, derivative64, value64
-
-_LANES = 8
-_TOGETHER = 4  # rows that share the loads of the weights
-_I16, _I32, _I64, _F64 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.DoubleType()
-_SHORTS, _INTS, _FLOATS = (ir.VectorType(kind, _LANES) for kind in (_I16, _I32, _F64))
-
-
-@intrinsic
-def _margins4(typing_context, x, first, weights, out):
-    """out[r] = <x[first + r], weights> over the columns that fill whole vectors, for r < 4.
-
-    Plain vector code, spelled out because a sum of floats may not be reordered by the compiler: eight
-    lanes, and then the lanes in order. The same bits on every CPU.
-    """
-
-    def generate(context, builder, signature, arguments):
-        arrays = [
-            context.make_array(kind)(context, builder, value)
-            if isinstance(kind, types.Array)
-            else value
-            for kind, value in zip(signature.args, arguments, strict=True)
-        ]
-        rows, start, w, result = arrays
-        columns = builder.extract_value(rows.shape, 1)
-        zero = ir.Constant(_FLOATS, [0.0] * _LANES)
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(_TOGETHER)]
-        bases = [builder.mul(builder.add(start, _I64(r)), columns) for r in range(_TOGETHER)]
-
-        def load(array, index, kind, align):
-            place = builder.gep(array.data, [index])
-            return builder.load(builder.bitcast(place, kind.as_pointer()), align=align)
-
-        with cgutils.for_range(builder, builder.udiv(columns, _I64(_LANES))) as loop:
-            column = builder.mul(loop.index, _I64(_LANES))
-            weight = load(w, column, _FLOATS, 8)
-            for base, total in zip(bases, sums, strict=True):
-                shorts = load(rows, builder.add(base, column), _SHORTS, 2)
-                values = builder.sitofp(builder.sext(shorts, _INTS), _FLOATS)
-                builder.store(
-                    builder.fadd(builder.load(total), builder.fmul(values, weight)), total
-                )
-        for r, total in enumerate(sums):
-            lanes = builder.load(total)
-            value = builder.extract_element(lanes, _I32(0))
-            for lane in range(1, _LANES):
-                value = builder.fadd(value, builder.extract_element(lanes, _I32(lane)))
-            builder.store(value, builder.gep(result.data, [_I64(r)]))
-        return context.get_dummy_value()
-
-    return types.void(x, first, weights, out), generate
+from workers.kernels.simd import FLOAT_LANES, TOGETHER, float_margins4
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def margins(x, first, count, weights, out):
     """out[r] = <x[first + r], weights> for r < count."""
     columns = x.shape[1]
-    whole = columns - columns % _LANES
-    quick = count - count % _TOGETHER
-    for r in range(0, quick, _TOGETHER):
-        _margins4(x, first + r, weights, out[r : r + _TOGETHER])
+    whole = columns - columns % FLOAT_LANES
+    quick = count - count % TOGETHER
+    for r in range(0, quick, TOGETHER):
+        float_margins4(x, first + r, weights, out[r : r + TOGETHER])
     for r in range(quick, count):
         out[r] = 0.0
         for j in range(whole):
@@ -94,8 +42,8 @@ def add_rows(total, x, first, factors):
     """total += sum over r of factors[r] x[first + r], row after row."""
     columns = x.shape[1]
     count = factors.size
-    quick = count - count % _TOGETHER
-    for r in range(0, quick, _TOGETHER):
+    quick = count - count % TOGETHER
+    for r in range(0, quick, TOGETHER):
         a, b, c, e = x[first + r], x[first + r + 1], x[first + r + 2], x[first + r + 3]
         p, q, s, t = factors[r], factors[r + 1], factors[r + 2], factors[r + 3]
         for j in range(columns):
@@ -137,13 +85,13 @@ def gradient_sum(x, y, weights, loss, bound):
 def sgd_block(w, x, y, unit, loss, bound, eta, strong, radius):
     """One projected SGD step per row of a block, in order; `unit` is the features' step."""
     rows, columns = x.shape
-    m, keep = np.empty(1), 1.0 - eta * strong
+    m, shrink = np.empty(1), 1.0 - eta * strong
     for i in range(rows):
         margins(x, i, 1, w, m)
         factor = eta * clamped(derivative64(loss, m[0] * unit, y[i]), bound) * unit
         row, square = x[i], 0.0
         for j in range(columns):
-            w[j] = keep * w[j] - factor * row[j]
+            w[j] = shrink * w[j] - factor * row[j]
             square += w[j] * w[j]
         norm = np.sqrt(square)
         scale = radius / norm if norm > radius else 1.0

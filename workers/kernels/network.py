@@ -21,8 +21,8 @@ import numpy as np
 from numba import njit
 
 from workers.kernels.losses import derivative64
-from workers.kernels.madd import LANES, ROWS, accumulate_all
-from workers.kernels.vectors import _TINY, BLOCK, _accumulate, _margins
+from workers.kernels.simd import BLOCK, accumulate_each, margins
+from workers.kernels.vectors import TINY
 
 _MULTIPLIER_MAX = 2.0**15 - 1  # k are int16 for fixed rows
 ROW_UNITS = 2**12  # of the integer direction of a float64 row
@@ -130,25 +130,21 @@ def add_network_fixed(  # noqa: PLR0912 - one pass
     """total[h] += sum of k_h x over int16 rows, rest += sum of v; in units of clip/bound.
 
     Hidden weights are int16 [P, width, size] in units of base_steps, such that no product with a row
-    leaves int32, and laid out as in gradients.add_fixed; `outer` [P, width + 1] ends with the offset.
+    leaves int32; they, `total` and `fast` are of one simd.Layout. `outer` [P, width + 1] ends with
+    the offset.
     """
     rows, columns = x.shape
-    points, width, size = base.shape
-    margins = np.empty((points, width, BLOCK), dtype=np.int32)
+    points, width, _ = base.shape
+    m = np.empty((points, width, BLOCK), dtype=np.int32)
     moves = np.empty((width, BLOCK), dtype=np.int32)
     length = np.empty(BLOCK, dtype=np.int64)
     k, out = np.empty((width, BLOCK), np.int16), np.empty((width + 1, BLOCK), np.int32)
     hidden, u, v = np.empty((width, BLOCK)), np.empty((width, BLOCK)), np.empty((width + 1, BLOCK))
     slopes, row_norms, norms = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
     per_u, per_v = np.empty(BLOCK), np.empty(BLOCK)  # not rows of one array, of unknown stride
-    pairs = np.empty((BLOCK, LANES), dtype=np.int16)
-    chunks = np.arange(columns)
-    for j in range(columns - columns % ROWS if fast else columns, columns):
-        chunks[j] = size - (columns - j)
     outer_now = outer + outer_move
     for first in range(0, rows, BLOCK):
         count = min(BLOCK, rows - first)
-        quick = count - count % ROWS if fast else 0
         block, labels = x[first : first + count], y[first : first + count]
         for r in range(count):
             length[r] = 0
@@ -157,15 +153,15 @@ def add_network_fixed(  # noqa: PLR0912 - one pass
                 length[r] += abs(entry) if use_l1 else entry * entry
         for h in range(width):
             for p in range(points):
-                _margins(block, quick, base[p, h], chunks, margins[p, h])
+                margins(block, 0, base[p, h], fast, m[p, h, :count])
             if change:
-                _margins(block, quick, move[h], chunks, moves[h])
+                margins(block, 0, move[h], fast, moves[h, :count])
         u[:] = 0.0
         v[:] = 0.0
         for p in range(points):
             for h in range(width):
                 for r in range(count):
-                    hidden[h, r] = margins[p, h, r] * base_steps[p, h]
+                    hidden[h, r] = m[p, h, r] * base_steps[p, h]
             if change:
                 _add_gradients(count, hidden, outer[p], labels, loss, -1.0 / points, slopes, u, v)
                 for h in range(width):
@@ -179,10 +175,7 @@ def add_network_fixed(  # noqa: PLR0912 - one pass
             per_v[r] = (1.0 if norms[r] <= clip else clip / norms[r]) * (bound / clip)
             per_u[r] = per_v[r] * feature_step
         _integers(count, u, v, per_u, per_v, _MULTIPLIER_MAX, length, bound, use_l1, k, out)
-        if fast:
-            accumulate_all(block, quick, k, total, pairs)
-        for h in range(width):
-            _accumulate(block[quick:], 0, k[h, quick:], chunks, total[h])
+        accumulate_each(total, block, k, fast)
         for h in range(width + 1):
             for r in range(count):
                 rest[h] += out[h, r]
@@ -214,7 +207,7 @@ def add_network_float(  # noqa: PLR0912 - one pass
             for j in range(columns):
                 largest[r] = max(largest[r], abs(row[j]))
                 doubt += row[j] * 0.0
-            usable[r] = doubt == 0.0 and largest[r] > _TINY
+            usable[r] = doubt == 0.0 and largest[r] > TINY
             shrink = 1.0 / largest[r]
             for j in range(columns):
                 entry = row[j] * shrink

@@ -1,8 +1,8 @@
 """Projected SGD over fixed-point rows, one record per step, and the sum of its iterates.
 
 What is computed here is not released; a mean made of it is. So nothing is quantised, and every step is
-the exact one up to the rounding error that service/planning/algorithms/phased_sgd.py bounds, by the
-order of the operations in this file. The iterate is f v: projecting it on the ball is a change of f.
+the exact one up to the rounding error that its plan bounds, by the order of the operations in this
+file. The iterate is f v: projecting it on the ball is a change of f.
 Every record takes the same work.
 """
 
@@ -46,10 +46,10 @@ def descend(v, total, f, weight, x, y, feature_step, loss, bound, ridge, eta, ra
         row = x[i]
         margin = _dot(row, v) * (f * feature_step)
         slope = clamped(derivative64(loss, margin, y[i]), bound)
-        keep, move = shrink * f, pace * slope
+        kept, move = shrink * f, pace * slope
         for j in range(v.size):
             total[j] += weight * v[j]
-            v[j] = keep * v[j] - move * row[j]
+            v[j] = kept * v[j] - move * row[j]
         norm = np.sqrt(_dot(v, v))
         f = radius / norm if norm > radius else 1.0
         weight = f

@@ -13,11 +13,10 @@ from math import exp, inf, sqrt
 import numpy as np
 from numba import njit
 
-from workers.kernels.madd import ROWS, accumulate16, margins16
+from workers.kernels.simd import BLOCK, accumulate, margins
 
 _i = np.int32
-BLOCK = 128
-_TINY = 1e-290  # its reciprocal is finite
+TINY = 1e-290  # its reciprocal is finite
 _FAR = 1e300  # margins beyond it count as this far
 
 
@@ -57,7 +56,7 @@ def _too_long(v, bound, use_l1):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _norm(values, use_l1):
+def norm(values, use_l1):
     size = 0.0
     for j in range(values.size):
         size += abs(values[j]) if use_l1 else values[j] * values[j]
@@ -81,53 +80,26 @@ def _minus_label(margins, label):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _margins(x, quick, weights, chunks, out):
-    """out[r] = <x[r], weights>, the first `quick` rows by vector instructions."""
-    for r in range(0, quick, ROWS):
-        margins16(x, r, weights, out[r : r + ROWS])
-    for r in range(quick, x.shape[0]):
-        margin = _i(0)
-        for j in range(chunks.size):
-            margin = _i(margin + _i(_i(x[r, j]) * _i(weights[chunks[j]])))
-        out[r] = margin
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _accumulate(x, quick, q, chunks, total):
-    """total += sum of q[r] x[r]."""
-    for r in range(0, quick, ROWS):
-        accumulate16(x, r, q[r : r + ROWS], total)
-    for r in range(quick, x.shape[0]):
-        for j in range(chunks.size):
-            total[chunks[j]] += np.int64(q[r]) * np.int64(x[r, j])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def add_softmax_fixed(total, x, y, weights, steps, scale, bound, use_l1, fast):
     """total[k] += sum of q_k x over int16 rows, q integers of norm at most bound <= 2^15 - 1.
 
     Class k has int16 weights in units of steps[k], such that no margin leaves int32. `weights`,
-    `total` and `fast` are as in gradients.add_fixed, once per class; `scale` is units of q per unit
+    `total` and `fast` are of one simd.Layout, once per class; `scale` is units of q per unit
     of derivative.
     """
-    rows, columns = x.shape
+    rows = x.shape[0]
     classes = weights.shape[0]
-    margins, q = np.empty((classes, BLOCK), dtype=np.int32), np.empty((classes, BLOCK), np.int16)
+    m, q = np.empty((classes, BLOCK), dtype=np.int32), np.empty((classes, BLOCK), np.int16)
     slopes, units = np.empty(classes), np.empty(classes, dtype=np.int32)
-    chunks = np.arange(columns)  # where each column stands in weights and total
-    for j in range(columns - columns % ROWS if fast else columns, columns):
-        chunks[j] = total.shape[1] - (columns - j)
     for first in range(0, rows, BLOCK):
         count = min(BLOCK, rows - first)
-        quick = count - count % ROWS if fast else 0
-        block = x[first : first + count]
         for k in range(classes):
-            _margins(block, quick, weights[k], chunks, margins[k])
+            margins(x, first, weights[k], fast, m[k, :count])
         for r in range(count):
             for k in range(classes):
-                slopes[k] = margins[k, r] * steps[k]
+                slopes[k] = m[k, r] * steps[k]
             _minus_label(slopes, y[first + r])
-            size = _norm(slopes, use_l1)
+            size = norm(slopes, use_l1)
             factor = scale if size * scale <= bound else bound / size
             for k in range(classes):
                 slopes[k] *= factor
@@ -135,7 +107,7 @@ def add_softmax_fixed(total, x, y, weights, steps, scale, bound, use_l1, fast):
             for k in range(classes):
                 q[k, r] = units[k]
         for k in range(classes):
-            _accumulate(block, quick, q[k], chunks, total[k])
+            accumulate(total[k], x, first, q[k, :count], fast)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -160,15 +132,15 @@ def add_softmax_float(total, x, y, weights, clip, slope_bound, row_bound, use_l1
             for k in range(classes):
                 slopes[k] += entry * weights[j, k]
         _minus_label(slopes, y[i])
-        usable = doubt == 0.0 and largest > _TINY
+        usable = doubt == 0.0 and largest > TINY
         shrink = 1.0 / largest
         for j in range(columns):
             direction[j] = x[i, j] * shrink
-        size = _norm(direction, use_l1)
+        size = norm(direction, use_l1)
         for j in range(columns):
             direction[j] *= row_bound / size
         integers(direction, row_bound, use_l1, b)
-        slope = _norm(slopes, use_l1)
+        slope = norm(slopes, use_l1)
         share = slope * largest * size / clip
         factor = (share if share < 1.0 else 1.0) * slope_bound / slope if usable else 0.0
         for k in range(classes):
@@ -194,14 +166,14 @@ def add_median(total, x, step, weights, curvature, clip, bound, use_l1):
             values[j] = weights[j] - x[i, j] * step
             largest = max(largest, abs(values[j]))
             doubt += values[j] * 0.0
-        usable = doubt == 0.0 and largest > _TINY
+        usable = doubt == 0.0 and largest > TINY
         shrink = 1.0 / largest
         for j in range(columns):
             values[j] *= shrink
-        size = _norm(values, False)
+        size = norm(values, False)
         reach = curvature * largest * size  # may overflow to inf, which is beyond the corner
         length = (reach if reach < 1.0 else 1.0) / size  # of the gradient, per unit of values
-        span = length * (_norm(values, True) if use_l1 else size)
+        span = length * (norm(values, True) if use_l1 else size)
         factor = (bound / span if span > clip else bound / clip) * length if usable else 0.0
         for j in range(columns):
             values[j] *= factor

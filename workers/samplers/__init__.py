@@ -28,50 +28,19 @@ from workers.randomness import Stream
 from workers.samplers.digits import slow_laplace, slow_normal
 from workers.samplers.real import TIED, fill_laplace, fill_normal
 from workers.samplers.selection import race
-from workers.samplers.whole import (
-    fill_discrete_laplace,
-    fill_sample,
-    fill_swaps,
-    fill_uniform,
-    list_bits,
-)
+from workers.samplers.subsets import fill_sample, list_bits
 
 _BITS_MAX = 56
 
 
 def rounded_normal(stream: Stream, count: int, bits: int) -> NDArray[np.int64]:
     """`count` independent integers, each the correct rounding of 2^bits N(0, 1)."""
-    return _real(fill_normal, slow_normal, stream, count, bits, words_each=14)
+    return _deviates(fill_normal, slow_normal, stream, count, bits, words_each=14)
 
 
 def rounded_laplace(stream: Stream, count: int, bits: int) -> NDArray[np.int64]:
     """`count` independent integers, each the correct rounding of a Laplace of scale 2^bits."""
-    return _real(fill_laplace, slow_laplace, stream, count, bits, words_each=6)
-
-
-def discrete_laplace(stream: Stream, count: int, over: int, under: int) -> NDArray[np.int64]:
-    """`count` independent integers with P(z) proportional to exp(-|z| under/over): scale over/under.
-
-    Canonne, Kamath and Steinke 2020, algorithm 2. No plan uses it: it is what OpenDP's Laplace noise
-    is, so that benchmarks/kernels.py can compare the two in law.
-    """
-    if not (0 < over < 2**31 and 0 < under < 2**31):
-        raise ValueError("the scale must be a ratio of positive integers below 2^31")
-    return _whole(fill_discrete_laplace, stream, count, words_each=16, parameters=(over, under))
-
-
-def uniform_integers(stream: Stream, count: int, bound: int) -> NDArray[np.int64]:
-    """`count` independent integers, uniform on [0, bound)."""
-    if not 0 < bound < 2**63:
-        raise ValueError("the bound must be positive and below 2^63")
-    return _whole(fill_uniform, stream, count, words_each=2, parameters=(bound,))
-
-
-def permutation(stream: Stream, count: int) -> NDArray[np.int64]:
-    """A uniform permutation of range(count): Fisher and Yates, with exact uniform integers."""
-    order = np.arange(count, dtype=np.int64)
-    _whole(fill_swaps, stream, max(0, count - 1), words_each=2, parameters=(order,))
-    return order
+    return _deviates(fill_laplace, slow_laplace, stream, count, bits, words_each=6)
 
 
 def sample(stream: Stream, batch: int, count: int) -> NDArray[np.int64]:
@@ -79,7 +48,7 @@ def sample(stream: Stream, batch: int, count: int) -> NDArray[np.int64]:
     if not 0 < batch <= count:
         raise ValueError("a sample has at least one and at most all of its population")
     taken = np.zeros(-(-count // 64), dtype=np.uint64)
-    drawn = _whole(fill_sample, stream, batch, words_each=2, parameters=(count, taken))
+    drawn = integers(fill_sample, stream, batch, words_each=2, parameters=(count, taken))
     list_bits(taken, drawn)
     return drawn
 
@@ -122,7 +91,7 @@ class _Words:
         return word
 
 
-def _real(  # type: ignore[no-untyped-def]
+def _deviates(  # type: ignore[no-untyped-def]
     fill, slow: Callable[[Callable[[], int], int], int], stream: Stream, count, bits, words_each
 ) -> NDArray[np.int64]:
     """Fill an array with rounded deviates. A sample that lacked words or digits is begun again from
@@ -144,10 +113,10 @@ def _real(  # type: ignore[no-untyped-def]
     return out
 
 
-def _whole(  # type: ignore[no-untyped-def]
+def integers(  # type: ignore[no-untyped-def]
     fill, stream: Stream, count: int, words_each: int, parameters: tuple[Any, ...]
 ) -> NDArray[np.int64]:
-    """Fill an array with integers whose sampler needs no digits beyond the first."""
+    """`count` integers by a sampler that needs no digits beyond the first; see subsets.py."""
     out = np.empty(count, dtype=np.int64)
     words = _Words(stream, words_each * count + 64)
     done = 0

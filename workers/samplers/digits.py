@@ -73,15 +73,15 @@ def slow_laplace(draw: Draw, bits: int) -> int:
 
 def _accept(draw: Draw, x: Digit, k: int) -> bool:
     """True with probability exp(-x (2k + x)/(2k + 2))."""
-    m, above, turns = 2 * k + 2, x, 0
+    m, above, length = 2 * k + 2, x, 0
     while less(below := deviate(draw), above):
         while (word := draw()) >= 2**64 - 2**64 % m:
             pass
         if word % m == 0 or (word % m == 1 and not less(deviate(draw), x)):
             break
-        turns += 1
+        length += 1
         above = below
-    return turns % 2 == 0
+    return length % 2 == 0
 
 
 def _signed(draw: Draw, k: int, x: Digit, bits: int) -> int:

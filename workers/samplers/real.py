@@ -63,7 +63,7 @@ def fill_normal(words, out, bits):  # type: ignore[no-untyped-def]
             shares = k + 1  # N4: keep x with probability exp(-x (2k + x)/2), in k + 1 equal shares
             while shares > 0:
                 above = x  # algorithm B: a falling run of deviates from x, each kept going with
-                turns = 0  # probability (2k + x)/(2k + 2); even lengths accept
+                length = 0  # probability (2k + x)/(2k + 2); even lengths accept
                 while True:
                     if at + 1 >= size:
                         return i, start, RAN_OUT
@@ -92,9 +92,9 @@ def fill_normal(words, out, bits):  # type: ignore[no-untyped-def]
                             if z == x:
                                 return i, start, TIED
                             break
-                    turns += 1
+                    length += 1
                     above = below
-                if turns % 2 == 1:
+                if length % 2 == 1:
                     break
                 shares -= 1
             if shares == 0:

@@ -25,7 +25,7 @@ class AlgorithmView(BaseModel):
     theorem: str
     problem: str
     needs: list[str]
-    takes: TakesView | None = None
+    takes: TakesView
     cost: str
     parameters: dict[str, Any]
     example: dict[str, Any] = Field(description="The rest of a job that it takes.")

@@ -13,17 +13,17 @@ l(<w, x_i + v>, y_i) + (ridge/2) ||w||^2. LR-OP algorithm 3, for linear models:
   concave in v if penalty > curvature W^2; here penalty >= 4 curvature W^2.
 
 **Schedule.** The inner maximum is solved per record, in closed form or by iteration to machine
-precision, so what is left is projected gradient descent as in output-perturbation, then one noisy
-point.
+precision, so what is left is projected gradient descent, then one noisy point.
 
-**Formal guarantee.** Neighbours replace one record. Every record's loss is convex in w, L-Lipschitz
+**Sensitivity.** Neighbours replace one record. Every record's loss is convex in w, L-Lipschitz
 and beta-smooth as below, so a replaced record changes the mean gradient by at most 2L/n and the
-sensitivity of descent in service/planning/minimiser.py applies.
+sensitivity of descent in shared/minimiser.py applies.
 
-*Bounded.* A convex non-decreasing function of a convex function is convex. Let K bound the gradient
-of N: 1 for l2, sqrt(d) for l1. The inner function t = a_i + r N has a gradient of norm at most X2 +
-r K and a Hessian of at most X2^2/c (even losses) + r/c. With psi' <= L0 and psi'' <= curvature, L =
-L0 (X2 + r K) and beta = curvature (X2 + r K)^2 + L0 (X2^2/c + r/c). The absolute loss has psi'' = 0.
+**Proof.** *Bounded.* A convex non-decreasing function of a convex function is convex. Let K bound
+the gradient of N: 1 for l2, sqrt(d) for l1. The inner function t = a_i + r N has a gradient of norm
+at most X2 + r K and a Hessian of at most X2^2/c (even losses) + r/c. With psi' <= L0 and psi'' <=
+curvature, L = L0 (X2 + r K) and beta = curvature (X2 + r K)^2 + L0 (X2^2/c + r/c). The absolute
+loss has psi'' = 0.
 
 *Penalised.* A maximum of convex functions is convex. The worst v is s w/penalty with s = l'(z) at z
 = m + (||w||^2/penalty) l'(z), a contraction in z by at most 1/4, so 40 iterations reach the fixed
@@ -37,7 +37,7 @@ residual losses L0 = curvature (W X2 + 1 + L0/(4 curvature)), clamped there.
 Rounding as in minimiser.py, with the error of t, or of z (4/3 of its equation's), in place of a
 margin's, and X2 + r K, or X2 + 2 L0 W/penalty, in place of X2.
 
-**Errata repaired.** Algorithm 3 prints 2 alpha/mu for 2 sqrt(2 alpha/mu) and takes a saddle point
+**Errata.** Algorithm 3 prints 2 alpha/mu for 2 sqrt(2 alpha/mu) and takes a saddle point
 that is accurate in expectation; here no accuracy enters. Its Assumption 2, concave in v, fails for
 every bounded adversary of a convex loss; the closed form needs no such assumption."""
 
@@ -48,22 +48,27 @@ from typing import Literal
 from pydantic import Field
 
 from service.errors import PlanRefused
-from service.planning import minimiser
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Moreau, rounded
 from service.planning.lattice import Target, target
-from service.planning.losses import Problem, Scalar, problem
-from service.planning.minimiser import Costs, Objective, U
-from service.planning.plan import (
+from service.planning.losses import Problem, Scalar, problem, scalar
+from service.planning.needs import BALL_OR_ALL, Needs
+from service.planning.shared import minimiser
+from service.planning.shared.minimiser import Objective, U
+from service.planning.shared.point import (
     BoundedAdversary,
-    Moreau,
+    Costs,
+    MinimiserSchedule,
     PenalisedAdversary,
-    Plan,
-    rounded,
+    noise_per_sensitivity,
+    release_point,
+    require_lipschitz,
+    require_scale,
 )
-from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
 from service.planning.spec import Facts, JobSpec
 
 NAME = "adversarial-output-perturbation"
-SETS = ("l2_ball", "all")
 ITERATIONS = 40
 
 
@@ -97,12 +102,11 @@ class _Robust:
     bias: float = 0.0
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
-    shape, X2 = require_rowwise_margin(NAME, spec), require_row_bound(NAME, facts)
-    p, goal = problem(spec, facts), target(spec, facts)
-    minimiser.require_scale(NAME, p.W, X2, spec.ridge)
-    minimiser.require_lipschitz(NAME, p)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
+    p, goal, shape = problem(spec, facts), target(spec, facts), scalar(spec.loss)
+    X2 = p.X2
+    require_scale(NAME, p.W, X2, spec.ridge)
+    require_lipschitz(NAME, p)
     make = _bounded if parameters.adversary == "bounded" else _penalised
     robust = make(spec, goal, p, shape, parameters)
     L, strong = robust.lipschitz, robust.strong
@@ -116,15 +120,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         change=2 * L / p.n,
         error=robust.error,
     )
-    noise = minimiser.noise_per_sensitivity(goal, p.d) * 2 * L / (strong * p.n)
-    return minimiser.release_point(
-        spec,
-        facts,
+    noise = noise_per_sensitivity(goal, p.d) * 2 * L / (strong * p.n)
+    return release_point(
         goal,
         p,
-        algorithm=NAME,
         objective=objective,
-        solver="gradient-descent",
+        solver=minimiser.DESCENT,
         solution=minimiser.descent(objective, parameters.steps, noise),
         slope_bound=robust.slope_bound,
         smoothing=robust.smoothing,
@@ -156,7 +157,7 @@ def _bounded(
         L0 = spec.loss.threshold
     size = X2 + r * K
     L = L0 * size
-    k = minimiser.noise_per_sensitivity(goal, d)
+    k = noise_per_sensitivity(goal, d)
     sharp = not p.is_smooth and not even  # the hinge; the absolute loss has no corner left
     curvature = 0.0 if even and not p.is_smooth else shape.curvature
     strong = spec.ridge or minimiser.ridge_for(
@@ -214,7 +215,7 @@ def _penalised(
     X = X2 + L0 * W / penalty
     L = L0 * X
     beta = c * X**2 + (c * X * W + L0) ** 2 / (penalty - c * W**2)
-    k = minimiser.noise_per_sensitivity(goal, d)
+    k = noise_per_sensitivity(goal, d)
     strong = spec.ridge or minimiser.ridge_for(L, beta, W, 1 / n, k)
     z_error = 4 / 3 * (minimiser.margin_error(d, W, X2) + 24 * U * (W * X2 + L0 * W**2 / penalty))
     slope = c * (z_error + 4.0**-ITERATIONS * L0 * W**2 / penalty) + 8 * U * L0
@@ -227,3 +228,22 @@ def _penalised(
         strong=strong,
         error=2 * (X + L0 * W / penalty) * (slope + deep * U * L0),
     )
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Output perturbation under an adversary who moves rows",
+    paper=papers.LR_OP,
+    algorithm="3",
+    theorem="4.1",
+    problem="convex losses of one margin, each at its worst over moves of its bounded row",
+    cost="one noisy point over all rows: the price of a single release",
+    needs=Needs(
+        sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True, ridge_over_all=True
+    ),
+    parameters=Parameters,
+    schedule=MinimiserSchedule,
+    plan=plan,
+    examples=({"loss": "logistic", "ridge": 0.01},),
+    own_objective=True,
+)

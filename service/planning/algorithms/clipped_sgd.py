@@ -11,45 +11,59 @@ C = r z^(1/k), z = sqrt(2 rho) n/sqrt(d T); here T is at most n/2 - 1 and such t
 step stays below C, if n allows any; and n/batch, where `batch` is asked for. Moments, and a clip that
 is chosen: heavy_tails.py.
 
-**Formal guarantee.** Neighbours replace one record. Step t releases the sum over its batch of integer
+**Sensitivity.** Neighbours replace one record. Step t releases the sum over its batch of integer
 contributions, each of norm at most c (`lattice`): replacing a record of that batch moves the sum by
-at most 2c, and replacing any other leaves the step's distribution given the past unchanged. Batches
-are disjoint ranges of positions, so the run costs one release (and the choice of a private clip,
-which reads all rows, before it). The regulariser is never clipped: it is a function of w alone.
+at most 2c, and replacing any other leaves the step's distribution given the past unchanged.
 
-**Errata repaired.** The listing runs T + 1 steps on n/T rows each, more rows than there are; here
+**Proof.** Batches are disjoint ranges of positions, so the run costs one release (and the choice of
+a private clip, which reads all rows, before it). The regulariser is never clipped: it is a function
+of w alone.
+
+**Errata.** The listing runs T + 1 steps on n/T rows each, more rows than there are; here
 n/(T+1). Rows left over by the division are not used.
 """
 
 from collections.abc import Iterator
 from math import ceil, exp, log, sqrt
+from typing import Literal
 
-from service.errors import PlanRefused
-from service.planning.assemble import assemble
-from service.planning.heavy_tails import OnePass, clipping, rows_that_drown, tails
+from pydantic import PositiveInt
+
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
-from service.planning.losses import Problem, problem
-from service.planning.plan import ClippedSgdSchedule, Plan, Prediction, rounded
+from service.planning.losses import problem
+from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_set
+from service.planning.shared.heavy_tails import (
+    RIDGE_MIN,
+    OnePass,
+    clipping,
+    quiet_steps,
+    rows_that_drown,
+    steps_and_batch,
+    tails,
+)
 from service.planning.spec import Facts, JobSpec
 
 NAME = "clipped-sgd"
-SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
-RIDGE_MIN = 1e-9  # below it beta/mu has no meaning, and further down no float
 Parameters = OnePass
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Plan:
-    require_set(NAME, spec, SETS)
+class ClippedSgdSchedule(Schedule):
+    """Batch t is the rows [t * batch, (t + 1) * batch); steps and weights in `sgd_weights`."""
+
+    kind: Literal["clipped_sgd"] = "clipped_sgd"
+    steps: PositiveInt
+    batch: PositiveInt
+    strong_convexity: float
+    smoothness: float
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, rho = p.n, p.d, goal.rho
-    if spec.ridge < RIDGE_MIN:
-        raise PlanRefused(
-            f"{NAME} needs strong convexity: set ridge to at least {RIDGE_MIN} (for example 0.01), "
-            "or use gradient-descent, which does not need it."
-        )
-    require_smooth(NAME, spec, p)
     known = tails(NAME, parameters, p, facts)
     mu, beta = spec.ridge, p.beta + spec.ridge
     D = 2 * min(p.W, known.r / mu)  # no minimiser lies further out
@@ -61,12 +75,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Plan:
     C, goal_of_sums = clip.C, clip.goal
     lattice = calibrate(goal_of_sums, facts, p, clip.bound, times=1)
     variance = d * lattice.variance / batch**2 + known.r**2 / batch
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=ClippedSgdSchedule(steps=steps, batch=batch, strong_convexity=mu, smoothness=beta),
         lattice=lattice,
         private_clip=clip.choice,
@@ -87,38 +97,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Plan:
     )
 
 
-def require_smooth(name: str, spec: JobSpec, p: Problem) -> None:
-    if not p.is_smooth:
-        raise PlanRefused(
-            f"{name} needs a smooth loss and {spec.loss.kind} has a corner; use smoothed_hinge for "
-            "hinge, huber for absolute or pinball, or gradient-descent, which takes it as it is."
-        )
-
-
-def quiet_steps(n: int, d: int, rho: float) -> int:
-    """Steps on disjoint batches at which one step's noise is as long as the clip."""
-    return ceil(n * sqrt(2 * rho) / (2 * sqrt(d)))
-
-
-def steps_and_batch(parameters: OnePass, steps: int, n: int) -> tuple[int, int]:
-    """How many disjoint batches of how many rows: those asked for, or else so many steps."""
-    rows = parameters.batch or 1
-    if rows > n:
-        raise PlanRefused(
-            f"a batch of {rows} rows is more than the dataset's {n}; "
-            f"set parameters.batch to at most {n}."
-        )
-    if parameters.batch is not None:
-        steps = min(steps, n // rows)
-    steps = parameters.steps or steps
-    if steps * rows > n:
-        raise PlanRefused(
-            f"{steps} steps need at least {steps * rows} rows and the dataset has {n}; "
-            f"set parameters.steps to at most {n // rows}."
-        )
-    return steps, parameters.batch or n // steps
-
-
 def sgd_weights(schedule: ClippedSgdSchedule) -> Iterator[tuple[float, float]]:
     """(step size, averaging weight) of each step: a constant first half that forgets the start,
     then steps that fall like 1/t with weights that grow like t^2 (Stich 2019, Lemma 3)."""
@@ -133,3 +111,19 @@ def sgd_weights(schedule: ClippedSgdSchedule) -> Iterator[tuple[float, float]]:
             yield 1 / g, 0.0
         else:
             yield 2 / (a * (kappa + t - half)), (kappa + t - half) ** 2
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Noisy clipped SGD, one pass",
+    paper=papers.LR_HT,
+    algorithm="5 with mean oracle 1",
+    theorem="30",
+    problem="smooth strongly convex losses, over any set with a projection; any rows",
+    cost="one noisy sum on disjoint batches: the price of a single release",
+    needs=Needs(sets=WITH_A_PROJECTION, smooth=True, ridge_min=RIDGE_MIN),
+    parameters=Parameters,
+    schedule=ClippedSgdSchedule,
+    plan=plan,
+    examples=({"loss": "logistic", "ridge": 0.01},),
+)

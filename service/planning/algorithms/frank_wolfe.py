@@ -14,7 +14,7 @@ sqrt(T/4.5)/A (a loss that is smoother stays itself). Then T = 3 n sqrt(rho)/log
 n sqrt(2 rho)/(L0 log J), or T^2 = 1.125 beta A n epsilon/(L0 log J), if that is less. By default T
 is at most 2000: a step is a pass over all rows, and the error falls like its square root.
 
-**Formal guarantee.** Neighbours replace one record. A step's scores are functions of s = sum of q
+**Sensitivity.** Neighbours replace one record. A step's scores are functions of s = sum of q
 x, |q| <= Q integers, x stored rows, and of w, itself a function of earlier choices. Replacing a
 record moves s by q x - q' x', hence the difference of two vertices' scores, <v - v', s>, by at most
 2 Q max |<v - v', x>| over *pairs* of vertices and rows:
@@ -30,44 +30,43 @@ record moves s by q x - q' x', hence the difference of two vertices' scores, <v 
   errs by at most 1/2 + 2 (d + 1) u n R. Four such errors, two scores in two worlds, add 2 + 8 (d +
   1) u n R.
 
-The ridge adds n ridge <v, w> in the same units, rounded by itself: a public integer, the same for
-neighbours. A choice with probability proportional to exp(-score/scale) has a privacy loss of range
-e = sensitivity/scale, so it is e-DP and costs e^2/8; T choices on the same rows compose adaptively.
+**Proof.** The ridge adds n ridge <v, w> in the same units, rounded by itself: a public integer, the
+same for neighbours. A choice with probability proportional to exp(-score/scale) has a privacy loss
+of range e = sensitivity/scale, so it is e-DP and costs e^2/8; T choices on the same rows compose
+adaptively.
 
-**Errata repaired.** Algorithm 3 takes the scores' sensitivity from a vertex norm of at most D and
+**Errata.** Algorithm 3 takes the scores' sensitivity from a vertex norm of at most D and
 the gradient's from one record: here vertex *pairs*, and the 2 of replacement. Its approximate
 oracle is replaced by closed forms. Report-noisy-max costs e^2/2, the exponential mechanism e^2/8.
 It loops T times but outputs w_T, wasting a choice; here the last one counts.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import combinations
-from math import ceil, dist, frexp, fsum, inf, isqrt, log, sqrt
-from operator import sub
-from typing import Any, TypeVar
+from math import ceil, inf, log, sqrt
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from service.errors import PlanRefused
-from service.planning.assemble import assemble
-from service.planning.lattice import DERIVATIVE_UNITS, Target, calibrate_choice, target
-from service.planning.losses import problem
-from service.planning.plan import FrankWolfeSchedule, Moreau, Plan, Prediction, rounded
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Moreau, Prediction, Schedule, rounded
+from service.planning.lattice import Target, calibrate_choice, target
+from service.planning.losses import problem, scalar
+from service.planning.needs import WITH_VERTICES, Needs
 from service.planning.releases import Repeat
-from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
+from service.planning.shared import vertices
 from service.planning.spec import Facts, JobSpec
 
 NAME = "frank-wolfe"
-SETS = ("l1_ball", "simplex", "polytope")
-_U = 2.0**-53
 _STEPS_BY_DEFAULT = 2000
-_PAIRS_MAX = 5 * 10**5  # of vertices, times their length
-_SCORE_BITS = 31
-_WIDTH_MIN = 1e-90
 
-T = TypeVar("T", int, float)
+
+class FrankWolfeSchedule(Schedule):
+    """w <- (1 - m) w + m v with m = min(1, 3/(t + 2)), v a vertex chosen by its score: the integer
+    nearest to <v, sum of gradients> in units of `unit` times the lattice's step."""
+
+    kind: Literal["frank_wolfe"] = "frank_wolfe"
+    steps: PositiveInt
+    unit: PositiveFloat
 
 
 class Parameters(BaseModel):
@@ -78,13 +77,11 @@ class Parameters(BaseModel):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
-    shape = require_rowwise_margin(NAME, spec)
-    require_row_bound(NAME, facts)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
+    shape = scalar(spec.loss)
     p, goal = problem(spec, facts), target(spec, facts)
     n, feature_step = p.n, facts.feature_step or 0.0
-    s = scores(spec, facts)
+    s = vertices.scores(spec, facts)
     J, A, L0 = s.candidates, s.pairs * s.unit * feature_step, shape.lipschitz(s.margin)
 
     steps = parameters.steps or _default_steps(goal, n, log(J), L0, p.smoothness * A)
@@ -94,12 +91,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     lattice = calibrate_choice(goal, facts, L0, s.sensitivity, steps)
     release = Repeat(release=lattice.release(), times=steps)
     noise = s.unit * lattice.step * lattice.scale / n  # of the race, in <v, mean gradient>
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         smoothing=smoothing,
         schedule=FrankWolfeSchedule(steps=steps, unit=s.unit),
         lattice=lattice,
@@ -119,70 +112,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
 
 
-@dataclass(frozen=True)
-class Scores:
-    candidates: int
-    unit: float  # what a unit of a vertex is worth
-    pairs: float  # max |<v - v', x>| over vertices and rows, in units of vertices and of features
-    margin: float  # max |<v, x>|
-    sensitivity: int  # how far one record moves the difference of two scores
-
-
-def scores(spec: JobSpec, facts: Facts) -> Scores:
-    d, feature = facts.columns, facts.feature_step or 0.0
-    linf, l2, Q = facts.linf_units or 0, facts.l2_units or 0, DERIVATIVE_UNITS
-    entry = min(linf, l2)
-    match spec.set.kind:
-        case "l1_ball":
-            radius, pairs = spec.set.radius, 2 * entry
-            return Scores(2 * d, radius, pairs, radius * entry * feature, 2 * Q * pairs)
-        case "simplex":
-            _require_choice(d)
-            total, pairs = spec.set.total, min(2 * linf, isqrt(2 * l2**2))
-            return Scores(d, total, pairs, total * entry * feature, 2 * Q * pairs)
-        case "polytope":
-            vertices = spec.set.vertices
-            if len(vertices[0]) != d:
-                raise PlanRefused(
-                    f"every vertex needs {d} entries, one per feature of this dataset with the "
-                    f"intercept first, and these have {len(vertices[0])}."
-                )
-            _require_choice(len(set(vertices)))
-            reach = partial(_reach, linf, l2)
-            width = largest_pair(vertices, reach) * (1 + 2.0**-40)
-            if width < _WIDTH_MIN:
-                raise PlanRefused("the vertices differ by less than 1e-90; give them a distance.")
-            unit = 2.0 ** (frexp(Q * width)[1] - _SCORE_BITS)
-            R = Q * width / unit
-            slack = ceil(8 * (d + 1) * _U * facts.rows * R) + 3
-            margin = max(reach(v, (0.0,) * d) for v in vertices) * feature
-            return Scores(len(vertices), unit, width / unit, margin, ceil(2 * R) + slack)
-        case _:
-            raise TypeError(spec.set.kind)
-
-
-def _require_choice(vertices: int) -> None:
-    if vertices < 2:
-        raise PlanRefused(
-            "this set has a single point, which is the answer without any data; give it at least "
-            "2 vertices."
-        )
-
-
-def largest_pair(vertices: Sequence[Sequence[T]], reach: Callable[[Any, Any], T]) -> T:
-    """An upper bound on |<v - v', x>| over pairs of vertices and rows, of `reach` for one pair: of all
-    pairs where they are few, else twice the largest distance from the middle."""
-    if len(vertices) ** 2 * len(vertices[0]) <= 2 * _PAIRS_MAX:
-        return max(reach(a, b) for a, b in combinations(vertices, 2))
-    ends = [min(c) + max(c) for c in zip(*vertices, strict=True)]  # twice the middle
-    return max(reach([2 * e for e in v], ends) for v in vertices)
-
-
-def _reach(linf: int, l2: int, a: Sequence[float], b: Sequence[float]) -> float:
-    """The lesser of Hoelder's two bounds on |<a - b, x>|, up to rounding."""
-    return min(fsum(map(abs, map(sub, a, b))) * linf, dist(a, b) * l2)
-
-
 def _default_steps(goal: Target, n: int, choices: float, L0: float, curved: float) -> int:
     """`choices` is log J and `curved` the loss's smoothness times A."""
     if goal.delta > 0:
@@ -199,3 +128,19 @@ def _paper(goal: Target, n: int, reach: float, steps: int) -> float:
     if goal.delta == 0:
         return 0.0
     return 3 * reach * sqrt(8 * steps * -log(goal.delta)) / (n * goal.epsilon)
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Frank-Wolfe with privately chosen vertices",
+    paper=papers.BGM,
+    algorithm="3 on 1",
+    theorem="9",
+    problem="convex losses of one margin over an l1 ball, a simplex or a polytope",
+    cost="one choice of a vertex over all rows per step; costs add",
+    needs=Needs(sets=WITH_VERTICES, margins="one", bounded_rows=True, bounded_labels=True),
+    parameters=Parameters,
+    schedule=FrankWolfeSchedule,
+    plan=plan,
+    examples=({"loss": "logistic", "set": {"kind": "l1_ball", "radius": 10.0}},),
+)

@@ -17,43 +17,62 @@ over the clip, and B is n halved up to five times, but not below 1000 nor to whe
 the noise of that of all rows: with as many weights as a network has, the draw adds little to it. The
 output is the mean of the last tenth of the iterates.
 
-**Formal guarantee.** Neighbours replace one record. Step t releases s = sum of integer
-contributions, each of norm at most c (`lattice`), so replacing one record moves s by at most 2c; w_t
-is a function of earlier releases, so given those both neighbours evaluate the same function. Where
-B < n, s is over B positions drawn uniformly without replacement, fresh and secret, which is
-`SampledGaussian` of that sensitivity (`Subsample`, for Laplace). T such releases compose adaptively:
-the cost is T times one. The regulariser, the step and the average are post-processing.
+**Sensitivity.** Neighbours replace one record. Step t releases s = sum of integer contributions,
+each of norm at most c (`lattice`), so replacing one record moves s by at most 2c; w_t is a function
+of earlier releases, so given those both neighbours evaluate the same function. Where B < n, s is
+over B positions drawn uniformly without replacement, fresh and secret, which is `SampledGaussian`
+of that sensitivity (`Subsample`, for Laplace).
 
-**Errata repaired.** KLL Theorem 3.1 takes sensitivity G; under replacement it is 2G.
+**Proof.** T such releases compose adaptively: the cost is T times one. The regulariser, the step
+and the average are post-processing.
+
+**Errata.** KLL Theorem 3.1 takes sensitivity G; under replacement it is 2G.
 """
 
 from dataclasses import replace
-from math import ceil, inf, isfinite, log, sqrt
+from math import ceil, isfinite, log, sqrt
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Moreau, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
 from service.planning.losses import Problem, problem
-from service.planning.plan import GradientDescentSchedule, Moreau, Plan, Prediction, rounded
-from service.planning.requirements import require_set
-from service.planning.spec import Facts, JobSpec, StepsAndClip
-from service.planning.subsampling import (
+from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.shared.clip import clip_bound
+from service.planning.shared.subsampling import (
     Batches,
     calibrate_sampled,
     drawing_variance,
     noise_variance,
     sampled,
 )
+from service.planning.spec import Facts, JobSpec
 
 NAME = "gradient-descent"
-SETS = ("l2_ball", "all", "l1_ball", "simplex", "box")
 SMOOTHNESS_MAX = 1e12  # beyond it an envelope is the loss itself, to a float's eye
 NETWORK_STEPS = 200
 NETWORK_BATCH, NETWORK_HALVINGS = 1000, 5
 NETWORK_NOISE = 4.0  # variance of a batch's mean noise over that of all rows', at most
 NETWORK_STEP = 10.0  # how far a gradient at its clip moves the weights
+
+
+class GradientDescentSchedule(Schedule):
+    """w <- P(w - eta (g + ridge w)), g the mean over a secret batch of so many rows (of all, where it
+    is all of them or none is named); the mean of the last `averaged` iterates."""
+
+    kind: Literal["gradient_descent"] = "gradient_descent"
+    steps: PositiveInt
+    step_size: float
+    averaged: PositiveInt
+    batch: PositiveInt | None = None
+
+    def step_from_zero(self, rows: int) -> float:
+        """How far one unit of a noisy sum moves a weight that is 0."""
+        return self.step_size / (self.batch or rows)
 
 
 class Parameters(Batches):
@@ -62,8 +81,7 @@ class Parameters(Batches):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     if spec.model.kind != "linear":
         return _network(spec, facts, parameters, p, goal)
@@ -106,7 +124,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
 
 
-def _network(spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, goal: Target) -> Plan:
+def _network(
+    spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, goal: Target
+) -> Draft:
     clip = clip_bound(parameters, p, facts)
     L, steps = clip * p.X2, parameters.steps or NETWORK_STEPS
     batch = parameters.batch_of(p.n) or _network_batch(facts, p, goal, clip, steps)
@@ -149,15 +169,11 @@ def _assembled(
     theorem: str,
     risk: float,
     smoothing: Moreau | None = None,
-) -> Plan:
+) -> Draft:
     _require_steps_that_stay(spec, schedule.step_size)
     steps, batch = schedule.steps, schedule.batch or p.n
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
@@ -198,23 +214,22 @@ def reach(p: Problem, facts: Facts) -> float:
     return p.W if isfinite(p.W) else 10.0
 
 
-def clip_bound(parameters: StepsAndClip, p: Problem, facts: Facts) -> float:
-    """The bound that kernels enforce: on the derivative for rows of bounded norm (which leaves a
-    convex loss), on the gradient's norm for rows without one."""
-    if not p.rowwise:
-        return min(p.lipschitz, parameters.clip or inf)
-    bound = parameters.clip if facts.l2 is None else (parameters.clip or inf) / facts.l2
-    if facts.l2 is None and bound is None:
-        raise PlanRefused(
-            "this dataset has unbounded columns, so a record's gradient has no bound of its "
-            "own; set parameters.clip to the gradient norm at which to clip."
-        )
-    if facts.l2 is not None:
-        bound = min(p.lipschitz, bound or inf)
-    if bound is None or not isfinite(bound):
-        raise PlanRefused(
-            "this loss's gradient has no bound of its own over all of R^d, or with a label that has "
-            "none; set parameters.clip to the gradient norm at which to clip, or use the set l2_ball "
-            "and a label with bounds."
-        )
-    return bound
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Noisy gradient descent (baseline)",
+    paper=papers.KLL,
+    algorithm="2",
+    theorem="3.1",
+    problem="convex losses over any set with a projection, and ReLU networks (without a "
+    "theorem); rows may be unbounded",
+    cost="one noisy sum per step, over all rows or over a random batch; costs add",
+    needs=Needs(sets=WITH_A_PROJECTION, models=("linear", "relu_network")),
+    parameters=Parameters,
+    schedule=GradientDescentSchedule,
+    plan=plan,
+    examples=(
+        {"loss": "logistic"},
+        {"loss": "softmax"},
+        {"loss": "geometric_median"},
+    ),
+)

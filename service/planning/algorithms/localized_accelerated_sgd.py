@@ -1,32 +1,34 @@
 """Localized accelerated descent: population risk, in phases on disjoint rows.
 
-**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows drawn
-independently from a population; ridge may be zero. W and D as in accelerated-sgd.
+**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows
+drawn independently from a population; ridge may be zero. W and D as in shared/acceleration.py.
 
-**Schedule.** KLL algorithm 5: k phases on disjoint ranges of row positions, each half as long as the
-one before. Phase i adds (p_i/2) ||w - w_(i-1)||^2, which pulls towards the last phase's output
-w_(i-1), and minimises the whole over its own rows from there by accelerated-sgd: T steps with
-restarts, the pull and the ridge solved exactly in the proximal step. p_i = 8 p_(i-1): the paper's
-1/(eta_i n_i) with eta_i = eta/4^i as in Feldman, Koren and Talwar 2020, since no phase gets a smaller
-budget. With E_i bounding E ||w_i - w*_i||^2, the distance to the phase's own minimiser, and G
-bounding gradients,
+**Schedule.** KLL algorithm 5: k phases on disjoint ranges of row positions, each half as long as
+the one before. Phase i adds (p_i/2) ||w - w_(i-1)||^2, which pulls towards the last phase's output
+w_(i-1), and minimises the whole over its own rows from there by AC-SA: T steps with restarts, the
+pull and the ridge solved exactly in the proximal step. p_i = 8 p_(i-1): the paper's 1/(eta_i n_i)
+with eta_i = eta/4^i as in Feldman, Koren and Talwar 2020, since no phase gets a smaller budget.
+With E_i bounding E ||w_i - w*_i||^2, the distance to the phase's own minimiser, and G bounding
+gradients,
 
     E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + G sqrt(E_k),   mu_i = p_i + ridge,
 
-E_0 = D^2, and E_i = 2/mu_i times the bound of accelerated-sgd plus the bias of the smoothing, for a
-start within min(2 D, (G + ridge D)/mu_i). p_1 is where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest,
-what the first phase adds for batches of variance V; T, the batches' share of their phase (1/2^j) and
-the smoothness are those for which the whole is smallest or nearly so, chosen as there, with no more
-gradients. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is below the
+E_0 = D^2, and E_i = 2/mu_i times the bound of AC-SA plus the bias of the smoothing, for a start
+within min(2 D, (G + ridge D)/mu_i). p_1 is where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest,
+what the first phase adds for batches of variance V; T, the batches' share of their phase (1/2^j)
+and the smoothness are those for which the whole is smallest or nearly so, chosen as
+shared/subsampling.py says. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is below the
 others.
 
-**Formal guarantee.** Neighbours replace one record. Phase i releases T times the noisy sum over a
-fresh secret batch of its own rows [start, stop), of sensitivity 2c (see accelerated-sgd); its pull and
-its start are functions of earlier phases' releases. The record sits in one range, and given what came
-before only that phase's releases change in distribution, so each phase may spend the whole budget and
-the run costs one phase (`Disjoint`). All phases draw the same share of their rows.
+**Sensitivity.** Neighbours replace one record. Phase i releases T times the noisy sum over a fresh
+secret batch of its own rows [start, stop), of sensitivity 2c, for contributions of norm at most c
+(`lattice`); its pull and its start are functions of earlier phases' releases.
 
-**Errata repaired.** Sensitivity 2G, not G. The printed slices [N - N/2^(i-1), N - N/2^i] are closed,
+**Proof.** The record sits in one range, and given what came before only that phase's releases
+change in distribution, so each phase may spend the whole budget and the run costs one phase
+(`Disjoint`). All phases draw the same share of their rows.
+
+**Errata.** Sensitivity 2G, not G. The printed slices [N - N/2^(i-1), N - N/2^i] are closed,
 so neighbouring phases share a row, which would cost two phases; here they are half-open. "N_i samples
 with replacement" would let a record occur in several phases and several times in one, for which this
 price does not hold. The paper divides its budget over the phases (eps/2^i), which disjoint rows make
@@ -34,32 +36,22 @@ needless. (1/(eta n)) ||w - w'||^2 is 2/(eta n)-strongly convex.
 """
 
 from math import ceil, log, log2, sqrt
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.accelerated_sgd import (
-    STEPS,
-    Smoother,
-    staged,
-    start_distance,
-)
-from service.planning.algorithms.gradient_descent import SETS, clip_bound
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
 from service.planning.losses import problem
-from service.planning.plan import (
-    LocalizedAcceleratedSgdSchedule,
-    Phase,
-    Plan,
-    Prediction,
-    Stage,
-    rounded,
-)
+from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_set
-from service.planning.spec import Facts, JobSpec, StepsAndClip
-from service.planning.subsampling import (
+from service.planning.shared.acceleration import STEPS, Smoother, Stage, staged, start_distance
+from service.planning.shared.clip import clip_bound
+from service.planning.shared.phases import layout
+from service.planning.shared.subsampling import (
     Candidate,
     best_halvings,
     calibrate_sampled,
@@ -68,9 +60,31 @@ from service.planning.subsampling import (
     quickest,
     sampled,
 )
+from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "localized-accelerated-sgd"
-PHASES_MAX = 12
+
+
+class Phase(Part):
+    """AC-SA on the rows [start, stop), with (pull/2)||w - the last phase's output||^2 added."""
+
+    start: NonNegativeInt
+    stop: PositiveInt
+    batch: PositiveInt
+    pull: PositiveFloat
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+
+class LocalizedAcceleratedSgdSchedule(Schedule):
+    """Phases on disjoint ranges of rows, one after the other."""
+
+    kind: Literal["localized_accelerated_sgd"] = "localized_accelerated_sgd"
+    smoothness: PositiveFloat
+    phases: tuple[Phase, ...] = Field(min_length=1)
+
+    @property
+    def steps(self) -> int:
+        return sum(stage.steps for phase in self.phases for stage in phase.stages)
 
 
 class Parameters(StepsAndClip):
@@ -82,8 +96,7 @@ class Parameters(StepsAndClip):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d = p.n, p.d
     if parameters.halvings is not None and n >> parameters.halvings == 0:
@@ -144,12 +157,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     paper = 0.0
     if goal.delta > 0:
         paper = 2 * G * sqrt(steps * (log(2) - log(goal.delta))) / (goal.epsilon * rows[0][1])
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         smoothing=smooth.smoothing(beta),
         schedule=LocalizedAcceleratedSgdSchedule(smoothness=rounded(beta), phases=tuple(phases)),
         lattice=lattice,
@@ -165,8 +174,17 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
 
 
-def layout(n: int, wanted: int, halvings: int) -> list[tuple[int, int]]:
-    """(batch, rows) of each phase: all batches the same share of their rows, and at least one row."""
-    count = min(wanted, PHASES_MAX, ((n >> halvings) + 1).bit_length() - 1)
-    batches = [(n << i) // ((2**count - 1) << halvings) for i in reversed(range(count))]
-    return [(batch, batch << halvings) for batch in batches]
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Localized accelerated SGD for population risk",
+    paper=papers.KLL,
+    algorithm="5 on 4",
+    theorem="5.6",
+    problem="population risk of convex losses, smooth or not, over any set with a projection",
+    cost="one phase of noisy sums over random batches: phases read disjoint rows",
+    needs=Needs(sets=WITH_A_PROJECTION),
+    parameters=Parameters,
+    schedule=LocalizedAcceleratedSgdSchedule,
+    plan=plan,
+    examples=({"loss": "hinge"},),
+)

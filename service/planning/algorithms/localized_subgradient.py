@@ -1,8 +1,9 @@
 """Localized noisy clipped subgradients: convex losses that need not be smooth, heavy tails.
 
-**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows drawn
-independently from a population; ridge may be zero. Columns and labels may be unbounded. D as in
-accelerated-sgd. `moment_bound` is here the bound r on the moment 2k of the gradients' length.
+**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows
+drawn independently from a population; ridge may be zero. Columns and labels may be unbounded. D as
+in shared/acceleration.py. `moment_bound` is here the bound r on the moment 2k of the gradients'
+length.
 
 **Schedule.** LR-HT algorithm 3 on 2: phases on disjoint ranges of rows, n_i = n/2^i of them. With
 lambda_i = lambda (4 * 2^p)^(i-1), phase i minimises the mean loss of its rows plus
@@ -27,47 +28,76 @@ With ridge = mu > 0 all this is done in M = log2 log2 n rounds on disjoint rows,
 the last (Theorem 18), from where the last round ended; round j + 1 starts within
 sqrt(2 Delta_j/mu) of the minimiser, Delta_j the theorem's excess risk of round j.
 
-**Formal guarantee.** Neighbours replace one record. Phase i releases T_i times the noisy sum over its
-own rows (or over a fresh secret batch of them) of integer contributions, each of norm at most c_i (its
-own lattice): replacing one of them moves a sum by at most 2 c_i, and replacing any other leaves the
-phase's distribution given the past unchanged, as its centre, start and steps are functions of earlier
-releases. T_i of them on the same rows compose adaptively, phases are on disjoint ranges of positions:
-the run costs its dearest phase (and the choice of a private clip, which reads all rows, before it).
-Every phase is calibrated to the whole budget. Pull and ridge are never clipped.
+**Sensitivity.** Neighbours replace one record. Phase i releases T_i times the noisy sum over its
+own rows (or over a fresh secret batch of them) of integer contributions, each of norm at most c_i
+(its own lattice): replacing one of them moves a sum by at most 2 c_i, and replacing any other
+leaves the phase's distribution given the past unchanged, as its centre, start and steps are
+functions of earlier releases.
 
-**Errata repaired.** "N_j = 2 N_(j+1)" in the proof of Theorem 18 is N_(j+1) = 2 N_j, as its definition
+**Proof.** T_i of them on the same rows compose adaptively, phases are on disjoint ranges of
+positions: the run costs its most expensive phase (and the choice of a private clip, which reads all
+rows, before it). Every phase is calibrated to the whole budget. Pull and ridge are never clipped.
+
+**Errata.** "N_j = 2 N_(j+1)" in the proof of Theorem 18 is N_(j+1) = 2 N_j, as its definition
 says. T_i as printed, 1/(lambda_i eta_i) log(...), leaves the square root of what exp(-lambda_i eta_i
 T_i/2) should; it needs the 2. Phases are half-open ranges.
 """
 
 from functools import cache
 from math import ceil, isfinite, log, log2, sqrt
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.accelerated_sgd import start_distance
-from service.planning.algorithms.gradient_descent import SETS
-from service.planning.algorithms.localized_accelerated_sgd import PHASES_MAX, layout
-from service.planning.assemble import assemble
-from service.planning.heavy_tails import HeavyTails, clipping, rows_that_drown, tails
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, calibrate, target
 from service.planning.losses import problem
-from service.planning.plan import (
-    LocalizedSubgradientSchedule,
-    Plan,
-    Prediction,
-    SubgradientPhase,
-    rounded,
-)
+from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_set
+from service.planning.shared.acceleration import start_distance
+from service.planning.shared.heavy_tails import (
+    HeavyTails,
+    clipping,
+    rows_that_drown,
+    tails,
+)
+from service.planning.shared.phases import PHASES_MAX, layout
+from service.planning.shared.subsampling import calibrate_sampled, sampled
 from service.planning.spec import Facts, JobSpec
-from service.planning.subsampling import calibrate_sampled, sampled
 
 NAME = "localized-subgradient"
 STEPS_BY_DEFAULT = 1000
 _ROUNDS = 20  # of T_i and sigma_i
+
+
+class SubgradientPhase(Part):
+    """`steps` noisy subgradients of batches of the rows [start, stop), with (pull/2)||w - c||^2 added
+    for c the last phase's output, within `reach` of c; the mean of the last half of the iterates.
+    Steps are inversely proportional to a chosen clip, pulls proportional."""
+
+    start: NonNegativeInt
+    stop: PositiveInt
+    batch: PositiveInt
+    steps: PositiveInt
+    step_size: PositiveFloat
+    pull: PositiveFloat
+    reach: PositiveFloat | None
+    lattice: SumLattice
+
+
+class LocalizedSubgradientSchedule(Schedule):
+    """Phases on disjoint ranges of rows, one after the other; no step is longer than `step_max`."""
+
+    kind: Literal["localized_subgradient"] = "localized_subgradient"
+    phases: tuple[SubgradientPhase, ...] = Field(min_length=1)
+    step_max: PositiveFloat | None
+
+    @property
+    def steps(self) -> int:
+        return sum(phase.steps for phase in self.phases)
 
 
 class Parameters(HeavyTails):
@@ -79,8 +109,7 @@ class Parameters(HeavyTails):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, halvings = p.n, p.d, parameters.halvings
     if n >> halvings == 0:
@@ -140,12 +169,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         if spec.ridge > 0:
             distance = min(distance, sqrt(2 * rate(total) * distance / spec.ridge))
     head = phases[0]
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=LocalizedSubgradientSchedule(
             phases=tuple(phases), step_max=1 / p.beta if p.is_smooth else None
         ),
@@ -191,3 +216,19 @@ def _settled(q: float, far: float, d: int, rho: float) -> tuple[int, float]:
     for _ in range(_ROUNDS):  # half-way each time: the map falls, by less than one for one
         logs = (logs + max(1.0, 2 * log(far) + log(rho / (4 * d * logs)))) / 2
     return ceil(2 * q * logs), logs
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Localized clipped subgradients for population risk",
+    paper=papers.LR_HT,
+    algorithm="3 on 2",
+    theorem="10, and 18 for ridge > 0",
+    problem="population risk of convex losses, smooth or not; rows may be unbounded",
+    cost="one phase of noisy sums: phases read disjoint rows",
+    needs=Needs(sets=WITH_A_PROJECTION),
+    parameters=Parameters,
+    schedule=LocalizedSubgradientSchedule,
+    plan=plan,
+    examples=({"loss": "hinge"},),
+)

@@ -21,8 +21,8 @@ at z_t and z_{t-1}, each record's clipped to C1 and to C2. Four oracles:
 - first-order-multi-pass (section 6), zero-order-multi-pass (algorithm 4): every step reads all rows
   and is released on its own; the stationarity is that of the mean over these rows.
 
-First order, linear model: f_a is averaged in closed form as in accelerated_sgd.py where the loss has a
-corner; a smooth loss is not averaged, f being its own f_0. First order, network: the mean over m
+First order, linear model: f_a is averaged in closed form as in shared/acceleration.py where the loss
+has a corner; a smooth loss is not averaged, f being its own f_0. First order, network: the mean over m
 points of the ball, the same at z_t and z_{t-1}. Zero order: central differences of length a along m
 directions, each uniform on the sphere, in orthonormal sets: unbiased as independent ones are, and of
 no variance on a linear function. Directions are drawn afresh for each step and shared by its rows.
@@ -36,15 +36,17 @@ sensitivity. T, N and M are the powers of two for which the bound is smallest, T
 pass. Over many passes the theorem's T grows like n^2; by default it is at most 2^9, for time. Of
 bounds within 5 % the one with the fewest steps is taken.
 
-**Formal guarantee.** Neighbours replace one record. One pass: each row position enters one sum of one
+**Sensitivity.** Neighbours replace one record. One pass: each row position enters one sum of one
 period, as an integer vector of norm at most c_1 (first of a period) or c_2 (`lattice`,
 `schedule.later`): replacing it moves that sum by 2 c_1 or 2 c_2 at most, whatever the points of
-evaluation and the directions, which are functions of earlier releases and of draws that depend on no
-data. `Prefixes` says what a period then costs; periods read disjoint rows and cost what one does. Many
-passes: T sums over the same rows, T/N of sensitivity 2 c_1 and the others 2 c_2; costs add. Steps,
-ridge and the drawn block are post-processing.
+evaluation and the directions, which are functions of earlier releases and of draws that depend on
+no data.
 
-**Errata repaired.** Lemmas 3.4 and 6.3 take L/B1 for the first sum and hide constants in the others;
+**Proof.** `Prefixes` says what a period then costs; periods read disjoint rows and cost what one
+does. Many passes: T sums over the same rows, T/N of sensitivity 2 c_1 and the others 2 c_2; costs
+add. Steps, ridge and the drawn block are post-processing.
+
+**Errata.** Lemmas 3.4 and 6.3 take L/B1 for the first sum and hide constants in the others;
 under replacement it is 2 C1/B1, and clipping makes both certain, so that no failure probability is
 added to delta. TREE(t mod N) and the missing nodes: prefixes.py. The listings draw from the sphere and
 the ball alternately; zero order needs the sphere and first order the ball. With common directions at
@@ -56,34 +58,55 @@ from dataclasses import dataclass, replace
 from math import log, pi, sqrt
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.gradient_descent import clip_bound
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Ball, Draft, Prediction, Schedule, Smoothing, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
-from service.planning.losses import Problem, problem
-from service.planning.plan import (
-    Ball,
-    OnlineToNonconvexSchedule,
-    Oracle,
-    Plan,
-    Prediction,
-    Smoothing,
-    rounded,
-)
-from service.planning.prefixes import Mechanism, burden, calibrate_prefixes
+from service.planning.losses import Problem, problem, scalar
+from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.releases import Disjoint, Release, Repeat, Sequence
-from service.planning.requirements import require_rowwise_margin, require_set
+from service.planning.shared.clip import clip_bound
+from service.planning.shared.prefixes import Mechanism, burden, calibrate_prefixes
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "online-to-nonconvex"
-SETS = ("l2_ball", "all")
 STEPS_MAX = 2**13  # of one pass, by default
 PASSES_MAX = 2**9
 DIRECTIONS_MAX = 128  # by default
 TOLERANCE = 0.05  # a bound this much larger is as good, if it takes fewer steps
 ONE_SIDED = ("logistic", "margin", "sigmoid", "savage", "ramp")  # slopes of one sign, given a label
+
+
+Oracle = Literal["first-order", "zero-order", "first-order-multi-pass", "zero-order-multi-pass"]
+
+
+class OnlineToNonconvexSchedule(Schedule):
+    """O2NC: steps no longer than `reach`, the mean of `block` of them. Each period is one whole
+    gradient and then differences: over fresh rows, `first_batch` and then `batch` per step, released
+    as prefixes by `mechanism`; or over all rows, each on its own. Sums of differences are made on
+    `later`, whole gradients on the Plan's lattice."""
+
+    kind: Literal["online_to_nonconvex"] = "online_to_nonconvex"
+    oracle: Oracle
+    steps: PositiveInt
+    period: PositiveInt
+    block: PositiveInt
+    first_batch: PositiveInt
+    batch: PositiveInt
+    reach: PositiveFloat
+    step_size: PositiveFloat
+    radius: PositiveFloat
+    directions: PositiveInt
+    mechanism: Literal["root", "tree"] | None
+    output: Literal["random", "last"]
+    later: SumLattice
+
+    def rows_of(self, first: bool) -> int:
+        """A step reads so many: the first of a period, or a later one."""
+        return self.first_batch if first else self.batch
 
 
 class Parameters(StepsAndClip):
@@ -162,10 +185,9 @@ class Layout:
     bound: float
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    slope = require_rowwise_margin(NAME, spec)
+    slope = scalar(spec.loss)
     network, passes = spec.model.kind != "linear", parameters.oracle.endswith("multi-pass")
     zero_order = parameters.oracle.startswith("zero")
     clip, alpha = clip_bound(parameters, p, facts), parameters.radius or 1 / p.X2
@@ -216,12 +238,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     first, later, release, variance = _released(goal, facts, of_sums, clips, chosen, terms)
     G1 = sqrt(terms.first**2 + variance * d)
     both = 2 * max(terms.first / chosen.first_batch, chosen.difference / chosen.batch)
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         smoothing=smoothing,
         schedule=OnlineToNonconvexSchedule(
             oracle=parameters.oracle,
@@ -353,3 +371,22 @@ def _released(
 
 def _powers(most: int) -> list[int]:
     return [2**i for i in range(most.bit_length())]
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Online-to-non-convex conversion, with gradients or with values alone",
+    paper=papers.KLT,
+    algorithm="2 on 3, 4 or 5",
+    theorem="3.1, 4.1 and 6.1",
+    problem="Goldstein-stationary points of any loss of one margin, of linear models and "
+    "ReLU networks; rows may be unbounded",
+    cost="prefix sums of a period on disjoint rows: about one release; or costs that add",
+    needs=Needs(
+        sets=BALL_OR_ALL, margins="one", convexity="any", models=("linear", "relu_network")
+    ),
+    parameters=Parameters,
+    schedule=OnlineToNonconvexSchedule,
+    plan=plan,
+    examples=({"loss": "ramp"},),
+)

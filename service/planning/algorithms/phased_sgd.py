@@ -21,16 +21,17 @@ Over all of R^d (Theorem 7) 10 stands in for W, and v counts only the `rank` dim
 span. The ball is then a public one that no run leaves but by its noise: steps add up to eta L0 X2
 n/7 at most, and the noise of all phases to (2/3) sqrt(v) eta L0 X2, of which sixteen times fit.
 
-**Formal guarantee.** Neighbours replace one record, which is in one phase; earlier phases are the
-same, later ones are functions of what this one releases. So the run costs one release, if each
-phase's mean moves by at most its S_k. Given the start, the runs are the same up to the step t of
-the exchanged record, where the data's gradients differ by at most 2 L0 X2 (slopes are clamped to
-[-L0, L0], the ridge's term is the same), so the iterates by 2 eta L0 X2. Every later step is the
-same map in both, w -> P(w - eta (c(<w, x>) x + ridge w)), c non-decreasing of Lipschitz constant b.
-For two points its argument differs by (I - eta (h x x^T + ridge I)) times theirs, for some 0 <= h
-<= b: eigenvalues within [-1, 1], as eta_1 (b X2^2 + ridge) <= 2, which the plan sees to by
-shrinking eta. P brings no two points apart either. So T - t + 1 of T iterates differ by at most 2
-eta L0 X2, and their mean by no more.
+**Sensitivity.** Neighbours replace one record, which is in one phase; earlier phases are the same,
+later ones are functions of what this one releases. So the run costs one release, if each phase's
+mean moves by at most its S_k.
+
+**Proof.** Given the start, the runs are the same up to the step t of the exchanged record, where
+the data's gradients differ by at most 2 L0 X2 (slopes are clamped to [-L0, L0], the ridge's term is
+the same), so the iterates by 2 eta L0 X2. Every later step is the same map in both, w -> P(w - eta
+(c(<w, x>) x + ridge w)), c non-decreasing of Lipschitz constant b. For two points its argument
+differs by (I - eta (h x x^T + ridge I)) times theirs, for some 0 <= h <= b: eigenvalues within [-1,
+1], as eta_1 (b X2^2 + ridge) <= 2, which the plan sees to by shrinking eta. P brings no two points
+apart either. So T - t + 1 of T iterates differ by at most 2 eta L0 X2, and their mean by no more.
 
 *Rounding.* Let e bound the l2 error of a computed step against the exact map. From step t on each
 run errs by e per step, so iterate i differs by 2 eta L0 X2 + 2 (i - t + 1) e, and the mean by 2 eta
@@ -49,7 +50,7 @@ runs, which 2 u W more in e pays for, if T + 2 stands for T + 1. Doubled for all
 S is never taken above the ball's diameter nor below what the lattice can resolve (`finest`): the
 last phases have steps far below the noise that anyone would notice.
 
-**Errata repaired.** The ranges z_s..z_{s+T_k} share a row between phases, which would cost two
+**Errata.** The ranges z_s..z_{s+T_k} share a row between phases, which would cost two
 releases. The oracle of algorithm 1 is approximate and so not non-expansive; as printed it does not
 find the proximal point either (no beta/2, the bracket moves to the wrong side); closed forms
 replace it. Its noise 4 L0 R eta comes from a proof with 3 L0 R, and the envelope is L0-Lipschitz,
@@ -58,32 +59,54 @@ fails for large D.
 """
 
 from math import isfinite, log, sqrt
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Moreau, Part, Prediction, Schedule, rounded
 from service.planning.lattice import Target, calibrate_point, target
-from service.planning.losses import problem
-from service.planning.minimiser import U, noise_per_sensitivity, require_lipschitz
-from service.planning.plan import (
-    Moreau,
-    PhasedSgdSchedule,
-    Plan,
-    Prediction,
-    SgdPhase,
-    rounded,
-)
+from service.planning.losses import problem, scalar
+from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
+from service.planning.shared.minimiser import U
+from service.planning.shared.point import (
+    noise_per_sensitivity,
+    require_lipschitz,
+)
 from service.planning.spec import Facts, JobSpec
 
 NAME = "phased-sgd"
-SETS = ("l2_ball", "all")
 _RADIUS_MIN, _NORM_MAX = 1e-12, 1e12  # far from where floats end
 _BELOW_TWO = 2 * (1 - 2.0**-20)  # so that no rounding of eta breaks the contraction
 _STAND_IN = 10.0
 _BLOCK_ENTRIES = 2**24  # between two looks at whether to stop
+
+
+class SgdPhase(Part):
+    """`rows` steps of this size over the rows after the last phase's. One record moves the mean of the
+    iterates by at most `sensitivity`; it is released on multiples of `lattice_step`."""
+
+    rows: PositiveInt
+    step_size: PositiveFloat
+    sensitivity: PositiveFloat
+    lattice_step: PositiveFloat
+
+
+class PhasedSgdSchedule(Schedule):
+    """Phases on disjoint rows, each from what the last one released; all within `radius` of 0."""
+
+    kind: Literal["phased_sgd"] = "phased_sgd"
+    phases: tuple[SgdPhase, ...] = Field(min_length=1)
+    radius: PositiveFloat
+    slope_bound: PositiveFloat
+    block: PositiveInt  # rows per step of progress
+
+    @property
+    def steps(self) -> int:
+        return sum(-(-phase.rows // self.block) for phase in self.phases)
 
 
 class Parameters(BaseModel):
@@ -96,16 +119,15 @@ class Parameters(BaseModel):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
-    shape, X2 = require_rowwise_margin(NAME, spec), require_row_bound(NAME, facts)
-    p, goal = problem(spec, facts), target(spec, facts)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
+    p, goal, shape = problem(spec, facts), target(spec, facts), scalar(spec.loss)
+    X2 = p.X2
     require_lipschitz(NAME, p)
     n, d, L0, L = p.n, p.d, p.lipschitz, p.G
     bounded = isfinite(p.W)
     if n < 2:
         raise PlanRefused(
-            f"{NAME} needs at least 2 rows and the dataset has 1; gradient-descent runs on it."
+            f"{NAME} needs at least 2 rows and the dataset has 1; use an algorithm without phases."
         )
     if p.W < _RADIUS_MIN or not _RADIUS_MIN <= X2 <= _NORM_MAX:
         raise PlanRefused(
@@ -146,12 +168,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     )
     bias = L0**2 / (2 * beta) if smoothing else 0.0
     first = phases[0]
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
@@ -195,3 +213,19 @@ def _excess(schedule: PhasedSgdSchedule, W: float, G: float, v: float) -> float:
 def _paper(goal: Target, reach: float) -> float:
     """BGM algorithm 2: sigma_k = 4 L0 R eta_k/rho with rho = epsilon/(2 sqrt(log(1/delta)))."""
     return 8 * reach * sqrt(-log(goal.delta)) / goal.epsilon if goal.delta > 0 else 0.0
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Phased SGD: one pass, a noisy point per phase",
+    paper=papers.BGM,
+    algorithm="2 on 1",
+    theorem="6 and 7",
+    problem="population risk of convex losses of one margin, over an l2 ball or all of R^d",
+    cost="one noisy point per phase on disjoint rows: the price of a single release",
+    needs=Needs(sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True),
+    parameters=Parameters,
+    schedule=PhasedSgdSchedule,
+    plan=plan,
+    examples=({"loss": "hinge"},),
+)

@@ -15,7 +15,7 @@ scale log J for each choice. The number of rounds is the one with the least sum 
 balances the same terms by R = (2/3) log2(n epsilon/...), and both give (n epsilon)^(-1/3) up to
 logarithms.
 
-**Formal guarantee.** Neighbours replace one record, which is in batch k of one round, by its
+**Sensitivity.** Neighbours replace one record, which is in batch k of one round, by its
 position. Given the choices so far both worlds have the same w_k and w_(k-1). Batch k enters by h_k,
 the sum of q x over its rows, q integers within Q, x stored rows; replacing a record moves <v - v',
 h_k> by at most 2 Q P, P the largest |<v - v', x>| over *pairs* of vertices and rows (in units of
@@ -26,19 +26,19 @@ vertices and features):
   rounded to the nearest. P is computed from these integers: the least of ||v - v'||_1 linf and ||v
   - v'||_2 l2, the largest over pairs, or twice the largest distance from the middle.
 
-d_t = (kept_t d_(t-1) + gains_t h_t)/2^32 is linear in the h_k, with integer coefficients near 1 -
-a_t and (C_t/L0)(b_0/b_t). So a record of batch k moves the difference of two scores by at most S_k
-= 2 Q P gains_k/2^32 in choice k, by the product of kept_j/2^32, j = k+1..t, times that in choice t
-> k, and by nothing before: what `Recursive` prices, the worst k charged. d_t is kept with 128
-binary places, in integers without bounds; each step rounds the last place, so that a score, rounded
-to an integer in the end, errs by less than 0.51. Four such errors, two scores in two worlds, move
-an integer by at most 3: `slack`. The ridge's part of a score is a public integer. The scales of a
-round grow with what a record of the batch moves, as S_k times the root of the sum over t of the
-squared products, which charges all k nearly alike (delta = 0: without squares), and are the least
-that fit. Rounds read disjoint rows, each from where the last one ended: the job costs what its
-dearest round does.
+**Proof.** d_t = (kept_t d_(t-1) + gains_t h_t)/2^32 is linear in the h_k, with integer coefficients
+near 1 - a_t and (C_t/L0)(b_0/b_t). So a record of batch k moves the difference of two scores by at
+most S_k = 2 Q P gains_k/2^32 in choice k, by the product of kept_j/2^32, j = k+1..t, times that in
+choice t > k, and by nothing before: what `Recursive` prices, the worst k charged. d_t is kept with
+128 binary places, in integers without bounds; each step rounds the last place, so that a score,
+rounded to an integer in the end, errs by less than 0.51. Four such errors, two scores in two
+worlds, move an integer by at most 3: `slack`. The ridge's part of a score is a public integer. The
+scales of a round grow with what a record of the batch moves, as S_k times the root of the sum over
+t of the squared products, which charges all k nearly alike (delta = 0: without squares), and are
+the least that fit. Rounds read disjoint rows, each from where the last one ended: the job costs
+what its most expensive round does.
 
-**Errata repaired.** Algorithm 4 takes a batch's sensitivity as L0/b and the score's from a vertex
+**Errata.** Algorithm 4 takes a batch's sensitivity as L0/b and the score's from a vertex
 norm of at most D: here the 2 of replacement, and vertex pairs. It bounds the change of a gradient
 by the size of the step to come; w_t - w_(t-1) is as long as the step before it, a_(t-1) > a_t. Its
 advanced composition lacks a factor sqrt(2), and charges every step as the worst: here the sum that
@@ -48,32 +48,27 @@ in R is to base 2.
 
 from functools import partial
 from math import isqrt, log, sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms import frank_wolfe
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
 from service.planning.conversion import UNITS, best_order
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import DERIVATIVE_UNITS, SCALE_MAX, ScoreLattice, Target, target
-from service.planning.losses import Problem, problem
-from service.planning.plan import (
-    ChoiceRound,
-    Plan,
-    PolyhedralStochasticFrankWolfeSchedule,
-    Prediction,
-    Round,
-    rounded,
-)
+from service.planning.losses import Problem, problem, scalar
+from service.planning.needs import WITH_VERTICES, Needs
 from service.planning.releases import Disjoint, Recursive
-from service.planning.requirements import require_rowwise_margin, require_set
-from service.planning.rounds import (
+from service.planning.shared import vertices
+from service.planning.shared.rounds import (
     ROUNDS_MAX,
+    Round,
     carried,
     descent_bound,
     layouts,
-    require_smooth_on_bounded_rows,
+    require_slope_bound,
     slope_bounds,
     step_size,
 )
@@ -83,10 +78,36 @@ NAME = "polyhedral-stochastic-frank-wolfe"
 ONE = Recursive.KEPT_ONE
 SLACK = 3
 VERTEX_BITS = 32  # binary places of a vertex given by its entries
-_COARSER = 8  # than the units of frank-wolfe, for scores that stay within int64
+_COARSER = 8  # than the units of vertices.py, for scores that stay within int64
 _SCORE_MAX = 2**62
 
 Vertices = tuple[tuple[float, ...], ...]
+
+
+class ChoiceRound(Round):
+    """A round whose batch t enters the running sum of its release as gains[t]/2^32 times the exact sum
+    over the batch; a unit of the running sum is worth `unit` of a mean gradient."""
+
+    unit: PositiveFloat
+    gains: tuple[PositiveInt, ...]
+
+
+class PolyhedralStochasticFrankWolfeSchedule(Schedule):
+    """Rounds on disjoint rows, one after the other, each with its part of the release; the output is
+    drawn from the last one's iterates. Slopes are within `lipschitz` and change by at most
+    `smoothness` times the margin, a margin by at most `width` times the step size. A unit of a vertex
+    is worth `unit`."""
+
+    kind: Literal["polyhedral_stochastic_frank_wolfe"] = "polyhedral_stochastic_frank_wolfe"
+    rounds: tuple[ChoiceRound, ...] = Field(min_length=1)
+    lipschitz: PositiveFloat
+    smoothness: PositiveFloat
+    width: PositiveFloat
+    unit: PositiveFloat
+
+    @property
+    def steps(self) -> int:
+        return sum(one.steps for one in self.rounds)
 
 
 class Parameters(BaseModel):
@@ -108,12 +129,11 @@ class Shape(NamedTuple):
     width: float  # A: the same in units of margins
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, frank_wolfe.SETS)
-    loss = require_rowwise_margin(NAME, spec)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
+    loss = scalar(spec.loss)
     p, goal = problem(spec, facts), target(spec, facts)
-    require_smooth_on_bounded_rows(NAME, spec, facts, p)
-    s, margin = _shape(spec, facts)
+    require_slope_bound(NAME, spec, p)
+    s, margin = shape(spec, facts)
     L0 = loss.lipschitz(margin, facts.label_bound)
     order = min(best_order(goal.epsilon, goal.delta), facts.account.order or 2) if goal.delta else 0
 
@@ -132,12 +152,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             f"exceed {SCALE_MAX} units. Ask fewer rounds or a larger epsilon."
         )
     last, choices = rounds[-1], releases[-1]
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=PolyhedralStochasticFrankWolfeSchedule(
             rounds=rounds, lipschitz=L0, smoothness=p.smoothness, width=s.width, unit=s.unit
         ),
@@ -226,16 +242,16 @@ def _gap(
     )
 
 
-def _shape(spec: JobSpec, facts: Facts) -> tuple[Shape, float]:
-    """The polytope's shape, and the largest margin over it."""
-    s, feature = frank_wolfe.scores(spec, facts), facts.feature_step or 0.0
+def shape(spec: JobSpec, facts: Facts, unit: float | None = None) -> tuple[Shape, float]:
+    """The polytope's shape, in `unit` or in one that suits it, and the largest margin over it."""
+    s, feature = vertices.scores(spec, facts), facts.feature_step or 0.0
     if spec.set.kind != "polytope":
         pairs = int(s.pairs)
         return Shape(s.candidates, s.unit, pairs, pairs * s.unit * feature), s.margin
-    unit = s.unit * _COARSER
+    unit = unit or s.unit * _COARSER
     fixed = fixed_point(spec.set.vertices, unit)
     reach = partial(_reach, facts.linf_units or 0, facts.l2_units or 0)
-    fine = frank_wolfe.largest_pair(fixed, reach)
+    fine = vertices.largest_pair(fixed, reach)
     pairs = -(-fine // 2**VERTEX_BITS)
     return Shape(s.candidates, unit, pairs, pairs * unit * feature), s.margin
 
@@ -259,3 +275,20 @@ def _paper(goal: Target, last: Round, L0A: float, L1A2: float) -> float:
     if goal.delta == 0:
         return 0.0
     return 2 * (L0A + L1A2) * last.steps * sqrt(-log(goal.delta)) / (last.rows * goal.epsilon)
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Stochastic Frank-Wolfe with privately chosen vertices, one pass",
+    paper=papers.BGM,
+    algorithm="4",
+    theorem="11",
+    problem="stationary points of smooth losses, convex or not, over an l1 ball, simplex or "
+    "polytope",
+    cost="the choices that a record's batch still influences; rounds read disjoint rows",
+    needs=Needs(sets=WITH_VERTICES, margins="one", smooth=True, convexity="any", bounded_rows=True),
+    parameters=Parameters,
+    schedule=PolyhedralStochasticFrankWolfeSchedule,
+    plan=plan,
+    examples=({"loss": "sigmoid", "set": {"kind": "l1_ball", "radius": 10.0}},),
+)

@@ -17,34 +17,39 @@ A set is part of h, and an elastic net's square part of the gradient. Over an l2
 that of h followed by the projection, as the ball's multiplier only shrinks what a norm has shrunk
 already: (1 + nu) w = prox(z). Over a box the same holds where h is a sum over entries.
 
-**Formal guarantee.** Neighbours replace one record. Step t releases the sum over its batch of integer
+**Sensitivity.** Neighbours replace one record. Step t releases the sum over its batch of integer
 contributions, each of norm at most c (`lattice`): replacing a record of that batch moves the sum by
-at most 2c, and replacing any other leaves the step's distribution given the past unchanged. Batches
-are disjoint ranges of positions, so the run costs one release (and the choice of a private clip,
-which reads all rows, before it). The proximal operator acts on what was released.
+at most 2c, and replacing any other leaves the step's distribution given the past unchanged.
 
-**Errata repaired.** Theorem 35 claims epsilon/2-zCDP; its proof gives epsilon^2/2.
+**Proof.** Batches are disjoint ranges of positions, so the run costs one release (and the choice of
+a private clip, which reads all rows, before it). The proximal operator acts on what was released.
+
+**Errata.** Theorem 35 claims epsilon/2-zCDP; its proof gives epsilon^2/2.
 """
 
 from math import ceil, log, sqrt
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.accelerated_sgd import start_distance
-from service.planning.algorithms.clipped_sgd import (
-    RIDGE_MIN,
-    quiet_steps,
-    require_smooth,
-    steps_and_batch,
-)
-from service.planning.assemble import assemble
-from service.planning.heavy_tails import OnePass, clipping, rows_that_drown, tails
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
 from service.planning.losses import problem
-from service.planning.plan import Plan, Prediction, ProximalSgdSchedule, rounded
+from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_set
+from service.planning.shared.acceleration import start_distance
+from service.planning.shared.heavy_tails import (
+    RIDGE_MIN,
+    OnePass,
+    clipping,
+    quiet_steps,
+    rows_that_drown,
+    steps_and_batch,
+    tails,
+)
 from service.planning.spec import Facts, JobSpec
 
 NAME = "proximal-sgd"
@@ -57,6 +62,15 @@ SETS = {
 _ROUNDS = 8  # of T and the noise that it implies
 
 
+class ProximalSgdSchedule(Schedule):
+    """w <- prox(w - eta (g/batch + ridge w)); batch t is the rows [t * batch, (t + 1) * batch)."""
+
+    kind: Literal["proximal_sgd"] = "proximal_sgd"
+    steps: PositiveInt
+    batch: PositiveInt
+    step_size: PositiveFloat
+
+
 class Parameters(OnePass):
     growth: float | None = Field(
         default=None,
@@ -66,16 +80,14 @@ class Parameters(OnePass):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     h = spec.regulariser
-    require_set(f"{NAME} with the regulariser {h.kind}", spec, SETS[h.kind])
     if h.kind == "group_lasso" and sum(h.groups) != facts.columns - 1:
         raise PlanRefused(
             f"the groups hold {sum(h.groups)} features and this dataset has {facts.columns - 1} "
             f"besides the intercept; give sizes that add up to {facts.columns - 1}, in their order."
         )
     p, goal = problem(spec, facts), target(spec, facts)
-    require_smooth(NAME, spec, p)
     smooth = spec.ridge + (h.l2 if h.kind == "elastic_net" else 0.0)
     mu = smooth + (parameters.growth or 0.0)
     if mu < RIDGE_MIN and parameters.steps is None:
@@ -105,12 +117,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     clip = clipping(known, parameters, p, facts, goal, rows_that_drown(goal, n, d, steps**2))
     lattice = calibrate(clip.goal, facts, p, clip.bound, times=1)
     error = known.bias(clip.C) ** 2 + d * lattice.variance / batch**2 + r**2 / batch
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=ProximalSgdSchedule(steps=steps, batch=batch, step_size=1 / (2 * beta)),
         lattice=lattice,
         private_clip=clip.choice,
@@ -125,3 +133,33 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         ),
         gradients=steps * batch,
     )
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Noisy proximal SGD, one pass",
+    paper=papers.LR_HT,
+    algorithm="6 with mean oracle 1",
+    theorem="35",
+    problem="smooth losses with an l1, elastic net or group lasso; rows may be unbounded",
+    cost="one noisy sum on disjoint batches: the price of a single release",
+    needs=Needs(
+        sets=WITH_A_PROJECTION,
+        smooth=True,
+        regularisers={
+            "l1": ("l2_ball", "all", "box"),
+            "elastic_net": ("l2_ball", "all", "box"),
+            "group_lasso": ("l2_ball", "all"),
+        },
+    ),
+    parameters=Parameters,
+    schedule=ProximalSgdSchedule,
+    plan=plan,
+    examples=(
+        {
+            "loss": "logistic",
+            "ridge": 0.01,
+            "regulariser": {"kind": "l1", "strength": 0.001},
+        },
+    ),
+)

@@ -35,15 +35,16 @@ theorem's R up to its constant. T is m, or (1 + t_0) sqrt(m) where l is smooth, 
 1000 (`steps` asks for more) and less where noise dominates: N/T no longer falls with T for Gaussian
 noise, and grows for Laplace noise. Theorem 20's measure is max(1, beta D) times the root.
 
-**Formal guarantee.** Neighbours replace one record, which is in one round. That round releases T
-times the noisy sum over its rows of integer contributions of l2 norm (l1 for Laplace noise) at most
-c (`lattice`): replacing one moves a sum by at most 2c. Points, centres and steps are functions of
-earlier releases, of the Plan and of draws that do not look at data, so T releases compose
-adaptively, and rounds on disjoint ranges of positions cost what one does. The noise is calibrated
-to the enforced l2 norm of rows, never above the paper's d^(1/p - 1/2) times the bound in l_q. No
-privacy rests on omega, `pull` or accuracy.
+**Sensitivity.** Neighbours replace one record, which is in one round. That round releases T times
+the noisy sum over its rows of integer contributions of l2 norm (l1 for Laplace noise) at most c
+(`lattice`): replacing one moves a sum by at most 2c.
 
-**Errata repaired.** Theorem 19 is for L0-Lipschitz losses, but F_r is L0 + beta D Lipschitz; here
+**Proof.** Points, centres and steps are functions of earlier releases, of the Plan and of draws
+that do not look at data, so T releases compose adaptively, and rounds on disjoint ranges of
+positions cost what one does. The noise is calibrated to the enforced l2 norm of rows, never above
+the paper's d^(1/p - 1/2) times the bound in l_q. No privacy rests on omega, `pull` or accuracy.
+
+**Errata.** Theorem 19 is for L0-Lipschitz losses, but F_r is L0 + beta D Lipschitz; here
 beta h is no part of what is sampled, clipped or noised. At d = 1 kappa = log d is 0, and so would
 be beta. R is rounded down, to 0 for small n. Its proof needs F_r's excess risk, for which the
 solver must localize again; distances suffice, and for them plain descent does.
@@ -53,28 +54,43 @@ from dataclasses import dataclass
 from math import ceil, inf, isfinite, log, sqrt
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.gradient_descent import clip_bound
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
 from service.planning.losses import Problem, problem
-from service.planning.plan import (
-    Plan,
-    Prediction,
-    ProximallyGuidedMirrorDescentSchedule,
-    rounded,
-)
+from service.planning.needs import Needs
 from service.planning.releases import Disjoint, Repeat
-from service.planning.requirements import require_set
+from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "proximally-guided-mirror-descent"
-SETS = ("l2_ball", "all", "l1_ball", "simplex")
 STEPS_BY_DEFAULT = 1000
 _DIAMETER = 20.0  # stands in for that of R^d
 _SMALL, _LARGE = 1e-12, 1e12
+
+
+class ProximallyGuidedMirrorDescentSchedule(Schedule):
+    """Round r, on the rows [r n // rounds, (r + 1) n // rounds): steps of mirror descent in the norm
+    l_`norm` on the mean loss plus (pull/2)||w - c||^2, c where the last round ended (which no iterate
+    is further from than `reach`, in l2), of sizes 4/(pull (t + offset))."""
+
+    kind: Literal["proximally_guided_mirror_descent"] = "proximally_guided_mirror_descent"
+    rounds: PositiveInt
+    steps_each: PositiveInt
+    pull: PositiveFloat
+    offset: float = Field(ge=1)
+    norm: float = Field(gt=1, le=2)
+    reach: PositiveFloat | None
+    start: Literal["zero", "random"]
+    output: Literal["random", "last"]
+
+    @property
+    def steps(self) -> int:
+        return self.rounds * self.steps_each
 
 
 class Parameters(StepsAndClip):
@@ -129,15 +145,9 @@ def geometry(spec: JobSpec, facts: Facts, p: Problem, bound: float) -> Geometry:
     return Geometry(norm, min(max(D, _SMALL), _LARGE), bound * X, omega, spread)
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d = p.n, p.d
-    if not isfinite(p.weak_convexity):
-        raise PlanRefused(
-            f"{NAME} needs a weakly convex loss, and {spec.loss.kind} has a corner that points up; "
-            "use sigmoid for ramp or welsch for trimmed, or online-to-nonconvex, which takes it."
-        )
     bound = clip_bound(parameters, p, facts)
     shape = geometry(spec, facts, p, bound)
     D, L, kappa = shape.D, shape.L, shape.kappa
@@ -189,12 +199,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     reach = 2 * lipschitz / pull if shape.norm == 2 else inf
     lattice = calibrate(goal, facts, p, bound, times=T)
     start = parameters.start or ("random" if spec.loss.kind == "phase_retrieval" else "zero")
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=ProximallyGuidedMirrorDescentSchedule(
             rounds=R,
             steps_each=T,
@@ -216,3 +222,22 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         ),
         gradients=T * n,
     )
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Proximally guided mirror descent, one strongly convex problem after the other",
+    paper=papers.BGM,
+    algorithm="6",
+    theorem="20",
+    problem="near-stationary points of weakly convex losses, over a ball, R^d or a simplex",
+    cost="one round of noisy sums: rounds read disjoint rows",
+    needs=Needs(sets=("l2_ball", "all", "l1_ball", "simplex"), convexity="weakly convex"),
+    parameters=Parameters,
+    schedule=ProximallyGuidedMirrorDescentSchedule,
+    plan=plan,
+    examples=(
+        {"loss": "sigmoid"},
+        {"loss": "hinge", "set": "simplex"},
+    ),
+)

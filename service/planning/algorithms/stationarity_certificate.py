@@ -16,28 +16,45 @@ b, whose squares have variance 20 b^4, b sqrt(2 d + 20 sqrt(d)) by Chebyshev's i
 makes lengths too large on average, so a small number is trustworthy and a large one may be noise.
 Gradients are clipped as the lattice says: beyond the loss's own bound that changes nothing.
 
-**Formal guarantee.** Neighbours replace one record. w is public: it was released and paid for
+**Sensitivity.** Neighbours replace one record. w is public: it was released and paid for
 before, and the Plan names it by its digest. A record adds at each of K points an integer vector of
 norm at most c (`lattice`), K c together, so replacing it moves the sum by at most 2 K c. One
 release over all rows.
 """
 
 from math import log, sqrt
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.gradient_descent import clip_bound
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, calibrate, target
 from service.planning.losses import problem
-from service.planning.plan import CertificateSchedule, Plan, Prediction, rounded
+from service.planning.needs import ANY_SET, Needs
+from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "stationarity-certificate"
 CONFIDENCE = 0.95
 POINTS_BY_DEFAULT = 16
 _SUM_MAX = 2**62  # of a sum's entries
+
+
+class CertificateSchedule(Schedule):
+    """One noisy mean of all rows' gradients at a released model, or averaged over `points` drawn from
+    the ball of `radius` about it. `step` is that of the projected gradient."""
+
+    kind: Literal["certificate"] = "certificate"
+    points: PositiveInt
+    radius: float = Field(ge=0)
+    step: PositiveFloat
+
+    @property
+    def steps(self) -> int:
+        return 1
 
 
 class Parameters(BaseModel):
@@ -59,18 +76,9 @@ class Parameters(BaseModel):
     step: float = Field(default=1.0, ge=1e-9, le=1e9, description="Of the projected gradient.")
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d = p.n, p.d
-    if spec.of is None:
-        raise PlanRefused(
-            f'{NAME} is about a model: set "of" to the id of a job on this dataset that has one.'
-        )
-    if not p.rowwise:
-        raise PlanRefused(
-            f"{NAME} is for models with coefficients, which {spec.loss.kind} has not; use a loss of "
-            "margins, for example huber or softmax."
-        )
     if parameters.points is not None and parameters.radius == 0:
         raise PlanRefused(
             "parameters.points are drawn from a ball about the model; set parameters.radius above 0 "
@@ -93,12 +101,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             f"set parameters.points to at most {_SUM_MAX // (n * entry)}."
         )
     noise = noise_norm(lattice, d) / (n * points)
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=CertificateSchedule(points=points, radius=parameters.radius, step=parameters.step),
         lattice=lattice,
         release=lattice.release(),
@@ -118,3 +122,20 @@ def noise_norm(lattice: SumLattice, d: int) -> float:
     if lattice.noise == "gaussian":
         return lattice.noise_scale * (sqrt(d) + sqrt(-2 * log(1 - CONFIDENCE)))
     return lattice.noise_scale * sqrt(2 * d + sqrt(20 * d / (1 - CONFIDENCE)))
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="A certificate: how stationary a released model is on the data",
+    paper=papers.BGM,
+    algorithm="the measures of sections 4 and 5",
+    theorem="definition 18",
+    problem="the gradient, Frank-Wolfe gap and Goldstein stationarity of a job's model",
+    cost="one noisy sum over all rows: the price of a single release",
+    needs=Needs(sets=ANY_SET, margins="some", convexity="any", released_model=True),
+    parameters=Parameters,
+    schedule=CertificateSchedule,
+    plan=plan,
+    examples=({"loss": "logistic", "of": "job_of_the_model"},),
+    own_objective=True,
+)

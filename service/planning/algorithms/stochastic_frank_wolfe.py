@@ -14,17 +14,19 @@ carries of the noise: d^(1/q) min(sqrt(q), sqrt(2 log 2d)) standard deviations. 
 is the one with the least sum; Theorem 14 balances the same terms, for n^(-1/3) + (sqrt(d)/(n
 epsilon))^(2/5) up to logarithms.
 
-**Formal guarantee.** Neighbours replace one record, which is in one batch, by its position. That
-batch releases a sum of q x, q integers within Q, x stored rows of enforced norm: replacing the
-record moves it by at most 2 Q ||x||_2 (l1: 2 Q ||x||_1), whatever a unit of q is worth. It is worth
-C_t/Q with C_t = (1 - a) min(L1 M, 2 L0) + a L0, where M = min(||w_t - w_(t-1)||_p Xq, ||w_t -
-w_(t-1)||_2 X2) is a function of earlier releases: so the noise, fixed in lattice units (`lattice`
-states them for C = L0), shrinks with the step actually made, and for w_t = w_(t-1) only the part a
-g_t is left. In gradients, the mean moves by at most (2/b_t) C_t X2. Everything after the noise is
-post-processing, batches are disjoint: the job costs one release. Bounding ||.||_2 by d^(1/p-1/2)
-||.||_q, as the paper does, would give d^(1/p-1/2) Xq >= X2.
+**Sensitivity.** Neighbours replace one record, which is in one batch, by its position. That batch
+releases a sum of q x, q integers within Q, x stored rows of enforced norm: replacing the record
+moves it by at most 2 Q ||x||_2 (l1: 2 Q ||x||_1), whatever a unit of q is worth. It is worth C_t/Q
+with C_t = (1 - a) min(L1 M, 2 L0) + a L0, where M = min(||w_t - w_(t-1)||_p Xq, ||w_t - w_(t-1)||_2
+X2) is a function of earlier releases: so the noise, fixed in lattice units (`lattice` states them
+for C = L0), shrinks with the step actually made, and for w_t = w_(t-1) only the part a g_t is left.
+In gradients, the mean moves by at most (2/b_t) C_t X2.
 
-**Errata repaired.** Algorithm 5 adds noise for L0/b where replacement moves a mean by 2 L0/b, and
+**Proof.** Everything after the noise is post-processing, batches are disjoint: the job costs one
+release. Bounding ||.||_2 by d^(1/p-1/2) ||.||_q, as the paper does, would give d^(1/p-1/2) Xq >=
+X2.
+
+**Errata.** Algorithm 5 adds noise for L0/b where replacement moves a mean by 2 L0/b, and
 for a change of a gradient by the size of the step to come, where it is as long as the step before.
 Its proof omits the factor t + 1 of the batch's size, and releases D_t and g_t of the same batch
 with the whole epsilon each: here they are one release. The smoothness of the loss is not trusted:
@@ -32,33 +34,45 @@ slopes are clipped.
 """
 
 from math import log, sqrt
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from service.planning.assemble import assemble
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
 from service.planning.losses import Problem, problem
-from service.planning.plan import (
-    Plan,
-    Prediction,
-    Round,
-    StochasticFrankWolfeSchedule,
-    rounded,
-)
+from service.planning.needs import Needs
 from service.planning.releases import Disjoint
-from service.planning.requirements import require_rowwise_margin, require_set
-from service.planning.rounds import (
+from service.planning.shared.rounds import (
     ROUNDS_MAX,
+    Round,
     carried,
     descent_bound,
     layouts,
-    require_smooth_on_bounded_rows,
+    require_slope_bound,
     slope_bounds,
 )
 from service.planning.spec import Facts, FeasibleSet, JobSpec
 
 NAME = "stochastic-frank-wolfe"
-SETS = ("lp_ball", "l2_ball")
+
+
+class StochasticFrankWolfeSchedule(Schedule):
+    """Rounds on disjoint rows, one after the other; the output is drawn from the last one's iterates.
+    Slopes are within `lipschitz` and change by at most `smoothness` times the margin; rows are within
+    `row_norm` in the norm dual to the set's."""
+
+    kind: Literal["stochastic_frank_wolfe"] = "stochastic_frank_wolfe"
+    rounds: tuple[Round, ...] = Field(min_length=1)
+    lipschitz: PositiveFloat
+    smoothness: PositiveFloat
+    row_norm: PositiveFloat
+
+    @property
+    def steps(self) -> int:
+        return sum(one.steps for one in self.rounds)
 
 
 class Parameters(BaseModel):
@@ -71,11 +85,9 @@ class Parameters(BaseModel):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
-    require_rowwise_margin(NAME, spec)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    require_smooth_on_bounded_rows(NAME, spec, facts, p)
+    require_slope_bound(NAME, spec, p)
     Xq = row_norm(facts, exponent(spec.set))
     lattice = calibrate(goal, facts, p, p.lipschitz, times=1)
     candidates = [
@@ -86,12 +98,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     schedule = StochasticFrankWolfeSchedule(
         rounds=layout, lipschitz=p.lipschitz, smoothness=p.smoothness, row_norm=Xq
     )
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=NAME,
+    return Draft(
+        dimension=p.d,
         schedule=schedule,
         lattice=lattice,
         release=Disjoint(parts=(lattice.release(),), copies=schedule.steps),
@@ -154,3 +162,21 @@ def _paper(goal: Target, last: Round, p: Problem, feasible: FeasibleSet, Xq: flo
         return 0.0
     longer = p.d ** (1 / exponent(feasible) - 0.5) * Xq
     return float(4 * p.lipschitz * longer * sqrt(-log(goal.delta)) / (last.rows * goal.epsilon))
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Noisy stochastic Frank-Wolfe over an l_p ball, one pass",
+    paper=papers.BGM,
+    algorithm="5",
+    theorem="14",
+    problem="stationary points of smooth losses, convex or not, over an l_p ball, 1 < p <= 2",
+    cost="one noisy sum on disjoint batches: the price of a single release",
+    needs=Needs(
+        sets=("lp_ball", "l2_ball"), margins="one", smooth=True, convexity="any", bounded_rows=True
+    ),
+    parameters=Parameters,
+    schedule=StochasticFrankWolfeSchedule,
+    plan=plan,
+    examples=({"loss": "sigmoid", "set": {"kind": "lp_ball", "p": 1.5, "radius": 10.0}},),
+)

@@ -4,21 +4,24 @@
 (1/tilt) log((1/n) sum exp(tilt l_i(w))) + (ridge/2) ||w||^2 with l_i(w) = l(<w, x_i>, y_i) convex. As
 tilt falls to 0 this is the mean loss, as it grows the largest one. LR-OP, section 4.
 
-**Schedule.** Projected gradient descent as in output-perturbation, then one noisy point. A corner of
+**Schedule.** Projected gradient descent, then one noisy point. A corner of
 the loss is replaced by its Moreau envelope, which changes the objective by as little as every loss.
 
-**Formal guarantee.** Neighbours replace one record. Let a <= l_i <= A over the ball and all rows,
-and C = exp(tilt (A - a)). The gradient is sum p_i grad l_i with p_i proportional to exp(tilt l_i).
-Let g be the mean of the other gradients under the others' weights; with the record i the gradient is
-g + p_i (grad l_i - g). So an exchange that takes p, h to p', h' changes it by ||p h - p' h' - (p -
-p') g|| <= L (p + p' + |p - p'|) = 2 L max(p, p'), and no weight exceeds C/(C + n - 1): `change` = 2
-L C/(C + n - 1), never more than 2L. The Hessian is the p-mean of the losses' plus tilt times the
-p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, and the
-sensitivity of descent in service/planning/minimiser.py applies. Rounding: a loss errs by L0 times
-its margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A - a) in the
-exponents and 8u per rescaling; and weights count twice, above and below the fraction.
+**Sensitivity.** Neighbours replace one record. Let a <= l_i <= A over the ball and all rows, and C
+= exp(tilt (A - a)). A replaced record changes the gradient by at most 2 L C/(C + n - 1), and so the
+minimiser by that over the strong convexity.
 
-**Errata repaired.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
+**Proof.** The gradient is sum p_i grad l_i with p_i proportional to exp(tilt l_i). Let g be the
+mean of the other gradients under the others' weights; with the record i the gradient is g + p_i
+(grad l_i - g). So an exchange that takes p, h to p', h' changes it by ||p h - p' h' - (p - p') g||
+<= L (p + p' + |p - p'|) = 2 L max(p, p'), and no weight exceeds C/(C + n - 1): `change` = 2 L C/(C
++ n - 1), never more than 2L. The Hessian is the p-mean of the losses' plus tilt times the
+p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, and the
+sensitivity of descent in shared/minimiser.py applies. Rounding: a loss errs by L0 times its
+margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A - a) in the exponents
+and 8u per rescaling; and weights count twice, above and below the fraction.
+
+**Errata.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
 a subgradient method accurate in expectation; here it is C/(C + n - 1), and no accuracy enters. They
 ask that every loss be strongly convex, which would put the regulariser into l and its size into A;
 here it stands outside the logarithm."""
@@ -28,16 +31,25 @@ from math import exp, log
 from pydantic import Field
 
 from service.errors import PlanRefused
-from service.planning import minimiser
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Moreau, rounded
 from service.planning.lattice import target
-from service.planning.losses import Scalar, problem
-from service.planning.minimiser import Costs, Objective, U
-from service.planning.plan import Moreau, Plan, rounded
-from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
+from service.planning.losses import Scalar, problem, scalar
+from service.planning.needs import BALL_OR_ALL, Needs
+from service.planning.shared import minimiser
+from service.planning.shared.minimiser import Objective, U
+from service.planning.shared.point import (
+    Costs,
+    MinimiserSchedule,
+    noise_per_sensitivity,
+    release_point,
+    require_lipschitz,
+    require_scale,
+)
 from service.planning.spec import Facts, JobSpec
 
 NAME = "tilted-output-perturbation"
-SETS = ("l2_ball", "all")
 
 
 class Parameters(minimiser.Passes):
@@ -46,18 +58,17 @@ class Parameters(minimiser.Passes):
     )
 
 
-def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
-    require_set(NAME, spec, SETS)
-    shape, X2 = require_rowwise_margin(NAME, spec), require_row_bound(NAME, facts)
-    p, goal = problem(spec, facts), target(spec, facts)
-    minimiser.require_scale(NAME, p.W, X2, spec.ridge)
-    minimiser.require_lipschitz(NAME, p)
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
+    p, goal, shape = problem(spec, facts), target(spec, facts), scalar(spec.loss)
+    X2 = p.X2
+    require_scale(NAME, p.W, X2, spec.ridge)
+    require_lipschitz(NAME, p)
     n, d, L0, L, tilt, steps = p.n, p.d, p.lipschitz, p.G, parameters.tilt, parameters.steps
 
     widest = p.W if spec.ridge == 0 else min(p.W, L / spec.ridge)
     spread = loss_spread(shape, widest * X2 * (1 + 1e-9), L0)
     share = largest_share(tilt * spread, n)
-    k = minimiser.noise_per_sensitivity(goal, d)
+    k = noise_per_sensitivity(goal, d)
     strong = spec.ridge or minimiser.ridge_for(L, p.beta + tilt * L**2, p.W, share, k)
     radius, change = min(p.W, L / strong), 2 * L * share
     noise = k * change / strong
@@ -91,14 +102,11 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         change=change,
         error=2 * (X2 * slope_error + L * (2 * weight_error + 2 * deep * U)),
     )
-    return minimiser.release_point(
-        spec,
-        facts,
+    return release_point(
         goal,
         p,
-        algorithm=NAME,
         objective=objective,
-        solver="gradient-descent",
+        solver=minimiser.DESCENT,
         solution=minimiser.descent(objective, steps, noise),
         slope_bound=L0,
         smoothing=smoothing,
@@ -128,5 +136,24 @@ def largest_share(exponent: float, n: int) -> float:
 
 def _useful_tilt(share: float, n: int, spread: float) -> float:
     """The tilt at which the largest share is this, a little below."""
-    room = share * (n - 1) / max(1e-300, 1 - share)
-    return 0.99 * log(max(1.0, room)) / spread
+    odds = share * (n - 1) / max(1e-300, 1 - share)
+    return 0.99 * log(max(1.0, odds)) / spread
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Output perturbation of a tilted loss",
+    paper=papers.LR_OP,
+    algorithm="1 on tilted losses",
+    theorem="Propositions 4.1 and 4.2",
+    problem="between the mean and the largest of convex losses of one margin; bounded rows",
+    cost="one noisy point over all rows: the price of a single release",
+    needs=Needs(
+        sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True, ridge_over_all=True
+    ),
+    parameters=Parameters,
+    schedule=MinimiserSchedule,
+    plan=plan,
+    examples=({"loss": "logistic", "ridge": 0.1, "set": {"kind": "l2_ball", "radius": 1.0}},),
+    own_objective=True,
+)

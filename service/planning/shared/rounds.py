@@ -21,15 +21,38 @@ is one that could be made) gives, with A bounding |<v - w, x>| over the set and 
                 + the error of d_t on the directions v - w + that of the choice of v.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 from math import isfinite, sqrt
 
+from pydantic import NonNegativeInt, PositiveInt
+
 from service.errors import PlanRefused
+from service.planning.draft import Part
 from service.planning.losses import Problem
-from service.planning.plan import Round
-from service.planning.spec import Facts, JobSpec
+from service.planning.spec import JobSpec
 
 ROUNDS_MAX = 11  # 1024 steps in the last
+
+
+class Round(Part):
+    """`steps` steps of size 1/sqrt(t + 1), one batch each, from the row `start` on: batch t has
+    rows // (t + 1) rows."""
+
+    start: NonNegativeInt
+    rows: PositiveInt
+    steps: PositiveInt
+
+    def batches(self) -> Iterator[range]:
+        start = self.start
+        for t in range(self.steps):
+            stop = start + self.rows // (t + 1)
+            yield range(start, stop)
+            start = stop
+
+    @property
+    def stop(self) -> int:
+        return self.start + sum(self.rows // (t + 1) for t in range(self.steps))
 
 
 def rounds_over(rows: int, rounds: int) -> tuple[Round, ...] | None:
@@ -103,18 +126,7 @@ def carried(variances: list[float]) -> list[float]:
     return found
 
 
-def require_smooth_on_bounded_rows(name: str, spec: JobSpec, facts: Facts, p: Problem) -> None:
-    """Rows with bounds, which bound how far a gradient changes with the weights."""
-    if not p.is_smooth:
-        raise PlanRefused(
-            f"{name} needs a smooth loss and {spec.loss.kind} has corners; use logistic, "
-            "smoothed_hinge, squared, huber, sigmoid, savage or welsch."
-        )
-    if facts.l2 is None:
-        raise PlanRefused(
-            f"{name} rests on a bound on every row, which bounds how far a gradient changes with the "
-            "weights, and this dataset has unbounded columns; declare bounds for every column."
-        )
+def require_slope_bound(name: str, spec: JobSpec, p: Problem) -> None:
     if not isfinite(p.lipschitz):
         raise PlanRefused(
             f"{name} needs a bound on every slope and {spec.loss.kind} has none with a label without "

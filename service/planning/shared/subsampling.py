@@ -191,9 +191,11 @@ def largest_ratio(
     most = LOG_DECIMAL_MAX / max(orders) ** 2  # beyond it the exact price claims nothing
 
     def fits(rho: float) -> bool:
-        rooms = ((order, (order - 1) * order * each) for order in orders)
+        limits = ((order, (order - 1) * order * each) for order in orders)
         z = sqrt(2 * rho)
-        return rho < most and all(roughly(z, gamma, order, room) <= room for order, room in rooms)
+        return rho < most and all(
+            roughly(z, gamma, order, limit) <= limit for order, limit in limits
+        )
 
     if batch == population or max(orders) > ORDER_MAX or not fits(each):
         return sqrt(2 * each)  # what costs this much without being drawn

@@ -43,7 +43,7 @@ from service.planning.spec import Facts
 PRECISION = 8  # p: in root's integers
 _FINE = 2**24  # units of a contribution where rows have no units of their own
 _COARSE = 2**10  # units below which rounding would be felt
-_ROOM = 2**61  # for sums of all rows times the largest integer of K
+_HEADROOM = 2**61  # for sums of all rows times the largest integer of K
 _GUARD = 128
 
 Mechanism = Literal["root", "tree"]
@@ -73,7 +73,7 @@ def intervals(time: int) -> range:
 
 
 def columns(mechanism: Mechanism, length: int) -> tuple[Column, ...]:
-    """Of the first time, and the dearest of later ones if there are any."""
+    """Of the first time, and the costliest of later ones if there are any."""
     if mechanism == "tree":  # interval 1 of each level; the second sum shares all but the shortest
         one = Column(length.bit_length(), length.bit_length())
         return (one,) if length == 1 else (one, one)
@@ -150,15 +150,15 @@ def calibrate_prefixes(
     of_row = by_row or 1
     finest = DERIVATIVE_UNITS if by_row is not None else _FINE
     # an entry of a sum of q x is q times that of a row; any other may be as long as its vector
-    entry = facts.linf_units if p.units_max > _ROOM and by_row is not None else of_row
+    entry = facts.linf_units if p.units_max > _HEADROOM and by_row is not None else of_row
     largest_of_matrix = root(1)[0] if mechanism == "root" else 1
-    room = _ROOM // (facts.rows * largest_of_matrix * (entry or 1))
-    finest = min(finest, room, p.units_max // of_row)
+    headroom = _HEADROOM // (facts.rows * largest_of_matrix * (entry or 1))
+    finest = min(finest, headroom, p.units_max // of_row)
     both = columns(mechanism, length)
     both = (both[0], both[-1])
     sizes = [sqrt(c.squares) if norm == "l2" else float(c.absolutes) for c in both]
     means = [clip / batch for clip, batch in zip(clips, batches, strict=True)]
-    dearest = max(range(min(length, 2)), key=lambda i: means[i] * sizes[i])
+    costliest = max(range(min(length, 2)), key=lambda i: means[i] * sizes[i])
 
     def largest(which: int, bits: int) -> int:
         """Units of a derivative, or of a contribution, that leaf `which` could have by itself."""
@@ -168,13 +168,13 @@ def calibrate_prefixes(
         return limit // both[which].absolutes // (2 * of_row)
 
     bits = 1
-    while bits < BITS_MAX and largest(dearest, bits + 1) <= finest:
+    while bits < BITS_MAX and largest(costliest, bits + 1) <= finest:
         bits += 1
-    most = largest(dearest, bits)
+    most = largest(costliest, bits)
     units = [0, 0]
-    units[dearest] = most
-    units[1 - dearest] = min(
-        int(means[1 - dearest] / means[dearest] * most), largest(1 - dearest, bits), finest
+    units[costliest] = most
+    units[1 - costliest] = min(
+        int(means[1 - costliest] / means[costliest] * most), largest(1 - costliest, bits), finest
     )
     if most < _COARSE or min(units) < 1:
         raise PlanRefused(
@@ -185,7 +185,7 @@ def calibrate_prefixes(
         sum_lattice(goal, facts, p, clip, bits, count * of_row)
         for clip, count in zip(clips, units, strict=True)
     )
-    unit = (first, later)[dearest].step / batches[dearest]
+    unit = (first, later)[costliest].step / batches[costliest]
     first, later = (
         each.model_copy(update={"step": unit * b, "clip": unit * b * each.contribution_units})
         for each, b in zip((first, later), batches, strict=True)

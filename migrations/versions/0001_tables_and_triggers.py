@@ -1,4 +1,4 @@
-"""The books: every table, and triggers that make the ledger and the audit chain append-only."""
+"""Every table, and the triggers that make the ledger and the audit chain append-only."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -38,21 +38,22 @@ less than 20 scales, and less than one half, is refused.
 """
 
 from dataclasses import dataclass, replace
-from math import exp, inf, log, sqrt
+from math import ceil, exp, inf, log, sqrt
 from typing import Literal
 
 from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.algorithms.gradient_descent import clip_bound
 from service.planning.conversion import UNITS, best_order
+from service.planning.draft import PrivateClip
 from service.planning.lattice import Target, choice_scale
 from service.planning.losses import Problem
-from service.planning.plan import PrivateClip
 from service.planning.releases import Release, Sequence
+from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, StepsAndClip
 
 _CLIP_MIN, _CLIP_MAX = 1e-9, 1e9  # as for an analyst's own clip
+RIDGE_MIN = 1e-9  # below it beta/mu has no meaning, and further down no float
 _OFF = 20  # scales by which a choice practically never misses its rank
 
 
@@ -213,3 +214,27 @@ def _spent(choice: PrivateClip, facts: Facts, goal: Target) -> int:
 def rows_that_drown(goal: Target, n: int, d: int, steps: float) -> float:
     """epsilon n/sqrt(d T) of the theorems, with epsilon = sqrt(2 rho): their z."""
     return sqrt(2 * goal.rho) * n / sqrt(d * steps)
+
+
+def quiet_steps(n: int, d: int, rho: float) -> int:
+    """Steps on disjoint batches at which one step's noise is as long as the clip."""
+    return ceil(n * sqrt(2 * rho) / (2 * sqrt(d)))
+
+
+def steps_and_batch(parameters: OnePass, steps: int, n: int) -> tuple[int, int]:
+    """How many disjoint batches of how many rows: those asked for, or else so many steps."""
+    rows = parameters.batch or 1
+    if rows > n:
+        raise PlanRefused(
+            f"a batch of {rows} rows is more than the dataset's {n}; "
+            f"set parameters.batch to at most {n}."
+        )
+    if parameters.batch is not None:
+        steps = min(steps, n // rows)
+    steps = parameters.steps or steps
+    if steps * rows > n:
+        raise PlanRefused(
+            f"{steps} steps need at least {steps * rows} rows and the dataset has {n}; "
+            f"set parameters.steps to at most {n // rows}."
+        )
+    return steps, parameters.batch or n // steps

@@ -1,5 +1,5 @@
-"""The loop that every api and worker process runs: send due hints, take back stale leases, say that
-the process is there.
+"""The maintenance loop of every api and worker process: relay due hints, reap expired leases, purge
+old rows, and send a heartbeat.
 
 Any number of processes may run it at once (SKIP LOCKED; on SQLite one writer at a time).
 """
@@ -13,18 +13,19 @@ from typing import Any
 
 from sqlalchemy import Select, delete, insert, select, update
 
-from service.changes import forget_changes
+from service.changes import purge_changes
 from service.config import Settings
 from service.db import Database, new_id, now_ms
-from service.jobs.record import end_job, move
+from service.jobs.transitions import end_without_model, transition
 from service.tables import idempotency, jobs, processes, sessions
 
 log = logging.getLogger("epsilond.jobs")
 Hint = Callable[[str], None]
+HEARTBEAT_TIMEOUT_MS = 60_000  # a process without a heartbeat for this long is gone
+_HEARTBEAT_SECONDS = 10
+_PURGE_ROUNDS = 3600
+_IDEMPOTENCY_RETENTION_MS = 7 * 24 * 3600 * 1000
 _BATCH = 100
-_IDEMPOTENCY_KEPT_MS = 7 * 24 * 3600 * 1000
-PRESENT_MS = 60_000  # a process that was not seen for this long is gone
-_SEEN_EVERY_MS = 10_000
 
 
 class HintError(RuntimeError):
@@ -32,16 +33,18 @@ class HintError(RuntimeError):
 
 
 def relay(db: Database, settings: Settings, hint: Hint) -> int:
-    """Send the hints that are due. Each is first moved on to its next time, so one that is lost, by
-    us or by the broker, is sent again."""
-    due = select(jobs.c.id).where(jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
-    ids = _look(db, due)
+    """Send the hints that are due: the outbox relay.
+
+    The next time of each is written first, so one that is lost, here or by the broker, is sent again.
+    """
+    due = (jobs.c.state == "queued") & (jobs.c.hint_ms <= now_ms())
+    ids = _find(db, select(jobs.c.id).where(due))
     if ids:
         with db.write() as connection:
             ids = list(
                 connection.execute(
                     update(jobs)
-                    .where(jobs.c.id.in_(ids), jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
+                    .where(jobs.c.id.in_(ids), due)
                     .values(hint_ms=now_ms() + int(settings.hint_retry_seconds * 1000))
                     .returning(jobs.c.id)
                 ).scalars()
@@ -53,44 +56,45 @@ def relay(db: Database, settings: Settings, hint: Hint) -> int:
 
 def reap(db: Database, settings: Settings) -> int:
     """Queue again, or end, the jobs whose worker stopped renewing its lease; one transaction each."""
-    stale = jobs.c.state.in_(("running", "cancelling")) & (jobs.c.lease_ms < now_ms())
+    expired = jobs.c.state.in_(("running", "cancelling")) & (jobs.c.lease_ms < now_ms())
     reaped = 0
-    for job_id in _look(db, select(jobs.c.id).where(stale)):
+    for job_id in _find(db, select(jobs.c.id).where(expired)):
         with db.write() as connection:
-            query = select(jobs).where(jobs.c.id == job_id, stale)
+            query = select(jobs).where(jobs.c.id == job_id, expired)
             job = connection.execute(
                 query.with_for_update(skip_locked=True, key_share=True)
             ).first()
             if job is None:
                 continue
             if job.state == "cancelling":
-                end_job(connection, job, "cancelled")
+                end_without_model(connection, job, "cancelled")
             elif job.attempts >= settings.attempts_max:
-                end_job(connection, job, "failed", "attempts_exhausted")
+                end_without_model(connection, job, "failed", "attempts_exhausted")
             else:
-                move(connection, job.id, "queued", lease_ms=None, hint_ms=now_ms())
+                transition(connection, job.id, "queued", lease_ms=None, hint_ms=now_ms())
         reaped += 1
     return reaped
 
 
-def forget(db: Database) -> None:
-    """Delete what has served: old idempotency keys, ended sessions, old changes, gone processes."""
+def purge(db: Database) -> None:
+    """Delete old idempotency keys, expired sessions, processes that are gone, and old changes."""
     with db.write() as connection:
-        connection.execute(
-            delete(idempotency).where(idempotency.c.created_ms < now_ms() - _IDEMPOTENCY_KEPT_MS)
-        )
+        oldest = now_ms() - _IDEMPOTENCY_RETENTION_MS
+        connection.execute(delete(idempotency).where(idempotency.c.created_ms < oldest))
         connection.execute(delete(sessions).where(sessions.c.expires_ms < now_ms()))
-        connection.execute(delete(processes).where(processes.c.seen_ms < now_ms() - PRESENT_MS))
-    forget_changes(db)
+        gone = processes.c.seen_ms < now_ms() - HEARTBEAT_TIMEOUT_MS
+        connection.execute(delete(processes).where(gone))
+    purge_changes(db)
 
 
-class Loop(threading.Thread):
-    """relay + reap every `loop_seconds`, through database and broker failures, until stopped."""
+class MaintenanceLoop(threading.Thread):
+    """All of the above every `loop_seconds`, through database and broker failures, until stopped."""
 
     def __init__(self, db: Database, settings: Settings, hint: Hint, role: str = "worker") -> None:
-        super().__init__(name="epsilond-loop", daemon=True)
+        super().__init__(name="epsilond-maintenance", daemon=True)
         self._db, self._settings, self._hint, self._role = db, settings, hint, role
-        self._id = new_id("proc")
+        self._process_id = new_id("proc")
+        self._heartbeat_rounds = max(1, int(_HEARTBEAT_SECONDS / settings.loop_seconds))
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -99,26 +103,23 @@ class Loop(threading.Thread):
             try:
                 reap(self._db, self._settings)
                 relay(self._db, self._settings, self._hint)
-                if rounds % 3600 == 0:
-                    forget(self._db)
-                if rounds % self._seen_every == 0:
-                    self._sign()
+                if rounds % _PURGE_ROUNDS == 0:
+                    purge(self._db)
+                if rounds % self._heartbeat_rounds == 0:
+                    self._heartbeat()
             except Exception as error:
-                log.warning("the loop will try again: %s", type(error).__name__)
+                log.warning("maintenance will try again: %s", type(error).__name__)
             rounds += 1
 
-    @property
-    def _seen_every(self) -> int:
-        return max(1, int(_SEEN_EVERY_MS / 1000 / self._settings.loop_seconds))
-
-    def _sign(self) -> None:
-        mine = processes.c.id == self._id
+    def _heartbeat(self) -> None:
+        """Say that this process runs: its row in `processes`, with the time."""
+        mine = processes.c.id == self._process_id
         with self._db.write() as connection:
             seen = connection.execute(update(processes).where(mine).values(seen_ms=now_ms()))
             if seen.rowcount == 0:
                 connection.execute(
                     insert(processes).values(
-                        id=self._id,
+                        id=self._process_id,
                         role=self._role,
                         host=socket.gethostname()[:200],
                         pid=os.getpid(),
@@ -132,13 +133,13 @@ class Loop(threading.Thread):
         self.join()
         try:
             with self._db.write() as connection:
-                connection.execute(delete(processes).where(processes.c.id == self._id))
+                connection.execute(delete(processes).where(processes.c.id == self._process_id))
         except Exception as error:
-            log.warning("still listed as running: %s", type(error).__name__)
+            log.warning("this process stays listed as running: %s", type(error).__name__)
 
 
-def _look(db: Database, query: Select[Any]) -> list[str]:
-    """Ids to look at, read without any lock: the common answer is none."""
+def _find(db: Database, query: Select[Any]) -> list[str]:
+    """The ids of a batch of jobs, oldest first, read without any lock: mostly there are none."""
     with db.read() as connection:
         ordered = query.order_by(jobs.c.created_ms, jobs.c.id).limit(_BATCH)
         return list(connection.execute(ordered).scalars())

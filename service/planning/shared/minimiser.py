@@ -9,7 +9,7 @@ of gradients, so the ball's radius R is the smaller of the set's and L/lambda, a
 Each solver's sensitivity holds for *every* pair of neighbours and includes its own inexactness: the
 runs have T steps whatever the data, and e bounds the l2 error of one computed step.
 
-**Descent** (gradient-descent). w <- P(w - eta (grad f + lambda w)). For eta <= 2/(beta + 2 lambda)
+**Descent** (`DESCENT`). w <- P(w - eta (grad f + lambda w)). For eta <= 2/(beta + 2 lambda)
 the step is (1 - eta lambda) (I - s grad f) with s = eta/(1 - eta lambda) <= 2/beta, and I - s grad f
 is non-expansive (Baillon and Haddad; or, where f is known to be smooth in the ball only, because its
 averaged Hessian on the segment between two points has eigenvalues in [0, beta]), as P is. So a step
@@ -49,25 +49,23 @@ term; the projection's norm errs by d u.
 """
 
 from dataclasses import dataclass
-from math import ceil, expm1, hypot, inf, isfinite, log, log1p, sqrt
+from math import ceil, expm1, inf, log, log1p, sqrt
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.assemble import assemble
-from service.planning.lattice import Target, calibrate_point
-from service.planning.losses import Problem
-from service.planning.plan import MinimiserSchedule, Moreau, Plan, Prediction, rounded
-from service.planning.spec import Facts, JobSpec
+from service.planning.draft import rounded
 
+# as Plans name them; the first is projected descent with whole gradients
+Solver = Literal["gradient-descent", "accelerated", "sgd", "subgradient"]
+DESCENT: Final = "gradient-descent"
 GROUP = 256  # rows whose slopes times rows are summed by themselves
 _BLOCK_ENTRIES = 2**20
 U = 2.0**-53
 STEPS_MAX = 10**6
 STEPS_BY_DEFAULT = 2000
 _PASSES_BY_DEFAULT = 50
-RIDGE_MIN = 1e-9
-_SMALL, _LARGE = 1e-12, 1e12  # of radius and row norm: far from where floats end
 _BELOW_TWO = 2 * (1 - 2.0**-20)  # so that no rounding of eta breaks the contraction
 
 
@@ -162,12 +160,12 @@ def accelerated(o: Objective, steps: int | None) -> Solution:
     if T > STEPS_MAX:
         raise PlanRefused(
             f"the solver accelerated would need {T} steps here; raise the ridge, or use the solver "
-            "gradient-descent, whose sensitivity does not depend on how far it gets."
+            f"{DESCENT}, whose sensitivity does not depend on how far it gets."
         )
     gradient = o.lipschitz + o.strong * o.radius
     error = o.error + 2 * U * (16 * B * o.radius + 8 * gradient)
     if error > o.lipschitz / 8:
-        raise _too_coarse()
+        raise too_coarse()
     left = expm1(-T * rate) + 1
     return Solution(T, 1 / B, exact, 2 * far * left, 8 * error / o.strong, left)
 
@@ -186,7 +184,7 @@ def subgradient(o: Objective, steps: int | None, margin_error: float) -> Solutio
     if T > STEPS_MAX:
         raise PlanRefused(
             f"the solver subgradient would need {T} steps on {o.rows} rows, and at most {STEPS_MAX} "
-            "are run; use the solver gradient-descent, which smooths the loss."
+            f"are run; use the solver {DESCENT}, which smooths the loss."
         )
     alpha = 2 * G**2 / (o.strong * (T + 2))
     fixed = 2 * U * (o.columns + 16) * o.radius
@@ -211,13 +209,6 @@ def mean_error(
     return 2 * X2 * (slope + depth(rows, columns) * U * L0)
 
 
-def noise_per_sensitivity(goal: Target, dimension: int) -> float:
-    """The root of the noise's expected squared norm, over the point's l2 sensitivity."""
-    if goal.delta > 0:
-        return sqrt(dimension / (2 * goal.rho))
-    return dimension / sqrt(goal.rho)  # 2 d times the square of sqrt(d)/epsilon
-
-
 def ridge_for(L: float, beta: float, W: float, per_record: float, k: float) -> float:
     """For a convex f: the lambda whose bias lambda W^2/2 balances what the noise costs. Noise of norm
     z = 2 k L per_record/lambda costs at most L z, or (beta/2) z^2 as its mean is zero."""
@@ -238,118 +229,7 @@ def reachable(strong: float, radius: float, noise: float, steps: int | None) -> 
     return 2 * strong * (steps or STEPS_BY_DEFAULT) / log(max(3.0, 10 * radius / noise))
 
 
-def require_scale(name: str, W: float, X2: float, ridge: float) -> None:
-    """That no quantity of the plan or the run comes near the ends of float64."""
-    if 0 < ridge < RIDGE_MIN:
-        raise PlanRefused(
-            f"{name} takes a ridge of at least {RIDGE_MIN}, or 0, which lets the theorem choose it."
-        )
-    if W < _SMALL:
-        raise PlanRefused(f"{name} needs a set of radius at least {_SMALL}.")
-    if not isfinite(W) and ridge == 0:
-        raise PlanRefused(
-            f"over all of R^d {name} needs strong convexity: set ridge (for example 0.01), or use "
-            "the set l2_ball."
-        )
-    if not _SMALL <= X2 <= _LARGE:
-        raise PlanRefused(
-            f"{name} needs rows whose norm bound is within [{_SMALL}, {_LARGE}]; rescale the columns."
-        )
-
-
-def require_lipschitz(name: str, p: Problem) -> None:
-    if not isfinite(p.lipschitz):
-        raise PlanRefused(
-            f"over all of R^d this loss's gradient has no bound, and {name} rests on one; "
-            "use the set l2_ball."
-        )
-
-
-def paper_sigma(goal: Target, dimension: int, sensitivity: float) -> float:
-    """LR-OP algorithm 1: the noise's standard deviation in one coordinate, at this sensitivity."""
-    epsilon = goal.epsilon
-    if goal.delta == 0:  # density exp(-epsilon ||z||/S): E ||z||^2 = d (d+1) (S/epsilon)^2
-        return sensitivity * sqrt(dimension + 1) / epsilon
-    root = sqrt(1 + 16 * goal.delta)
-    c = sqrt(max(0.0, log(2) - log(16 * goal.delta) + log(root + 1)))
-    return sensitivity * (c + sqrt(c**2 + epsilon)) / (sqrt(2) * epsilon)
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What a prediction adds up besides the noise, in units of the loss."""
-
-    theorem: str
-    paper_sensitivity: float
-    bias: float = 0.0  # of smoothing and of a lambda that nobody asked for
-
-
-def release_point(
-    spec: JobSpec,
-    facts: Facts,
-    goal: Target,
-    p: Problem,
-    *,
-    algorithm: str,
-    objective: Objective,
-    solver: str,
-    solution: Solution,
-    slope_bound: float,
-    smoothing: Moreau | None,
-    costs: Costs,
-    **more: object,
-) -> Plan:
-    """The Plan that runs `solution` and releases its point once; `more` goes into the schedule."""
-    o, d = objective, p.d
-    R = min(p.W, o.lipschitz / o.strong)  # accelerated iterates go further out, their end does not
-    if solution.rounding > R / 4:
-        raise _too_coarse()
-    last = 8 * U * (d + 16) * R  # the last projection
-    parts = solution.exact + solution.slack + solution.rounding + last
-    sensitivity = rounded(min(parts, 2 * R)) * (1 + 2.0**-16)  # six digits err by less than that
-    reach = min(R, solution.reach) * (1 + 2.0**-20)
-    lattice = calibrate_point(goal, d, sensitivity, reach + solution.rounding)
-    step = lattice.step(sensitivity, d)
-    noise = sqrt(d * lattice.variance_of(step))
-    off = hypot(noise, R * solution.left)
-    risk = min(o.lipschitz * off, (o.smoothness + o.strong) / 2 * off**2) + costs.bias
-    return assemble(
-        spec,
-        facts,
-        goal,
-        p,
-        algorithm=algorithm,
-        smoothing=smoothing,
-        schedule=MinimiserSchedule.model_validate(
-            {
-                "solver": solver,
-                "steps": solution.steps,
-                "step_size": solution.step_size,
-                "strong_convexity": o.strong,
-                "radius": R,
-                "slope_bound": slope_bound,
-                "sensitivity": sensitivity,
-                "exact_part": rounded(solution.exact),
-                "accuracy_part": rounded(solution.slack),
-                "rounding_part": rounded(solution.rounding + last),
-                "lattice_step": step,
-                **more,
-            }
-        ),
-        lattice=lattice,
-        release=lattice.release(),
-        prediction=Prediction(
-            theorem=costs.theorem,
-            excess_risk=rounded(risk),
-            noise_squared=rounded(noise**2),
-            paper_noise=rounded(paper_sigma(goal, d, costs.paper_sensitivity)),
-            our_noise=rounded(sqrt(lattice.variance_of(step))),
-        ),
-        gradients=solution.steps * p.n,
-    )
-
-
-def _too_coarse() -> PlanRefused:
+def too_coarse() -> PlanRefused:
     return PlanRefused(
         "rounding errors of float64 would exceed what the minimiser is worth here; raise the ridge, "
         "or ask fewer steps."

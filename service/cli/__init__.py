@@ -1,0 +1,37 @@
+"""The `epsilond` command: run the service, call its API, check its ledger and its audit chains.
+
+One module per noun. Commands that call a service read EPSILOND_URL and EPSILOND_KEY and print JSON.
+Commands import what they run inside their function, so that `epsilond --help` starts at once.
+"""
+
+import json
+
+import typer
+
+from service.cli import budget, datasets, jobs, keys, ledger, principals
+from service.cli.audit import chain, public_key, verify
+from service.cli.catalog import algorithms, quote
+from service.cli.processes import api, init, migrate, serve, worker
+from service.client import ApiError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+for command in (serve, api, worker, migrate, init, verify, algorithms, quote, chain, public_key):
+    app.command()(command)
+for noun, module in (
+    ("datasets", datasets),
+    ("budget", budget),
+    ("ledger", ledger),
+    ("jobs", jobs),
+    ("principals", principals),
+    ("keys", keys),
+):
+    app.add_typer(module.commands, name=noun)
+
+
+def main() -> None:
+    """The console script. A refusal by the service is printed as it came, with exit code 1."""
+    try:
+        app()
+    except ApiError as error:
+        typer.echo(json.dumps(error.problem, indent=2), err=True)
+        raise SystemExit(1) from None

@@ -1,0 +1,56 @@
+"""`epsilond datasets`: declare and upload, grant and revoke, delete."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.common import connect, read_json, show
+from service.datasets.formats import SUFFIXES
+
+commands = typer.Typer(no_args_is_help=True, help="Declare, upload, grant, delete.")
+
+
+@commands.command("list")
+def datasets_list() -> None:
+    show(connect().datasets())
+
+
+@commands.command("show")
+def datasets_show(dataset: str) -> None:
+    show(connect().dataset(dataset))
+
+
+@commands.command("upload")
+def datasets_upload(
+    name: str,
+    schema: Annotated[Path, typer.Argument(help="The schema, a JSON file.")],
+    file: Annotated[Path, typer.Argument(help=f"The data, {SUFFIXES}.")],
+    same_people_as: Annotated[str | None, typer.Option()] = None,
+) -> None:
+    """Declare a dataset and upload its data."""
+    client = connect()
+    declared = client.declare_dataset(name, read_json(schema), same_people_as)
+    show(client.upload(declared["id"], file))
+
+
+@commands.command("delete-data")
+def datasets_delete(dataset: str) -> None:
+    connect().delete_data(dataset)
+
+
+@commands.command("grant")
+def datasets_grant(
+    dataset: str, principal: str, epsilon_cap: Annotated[float | None, typer.Option()] = None
+) -> None:
+    show(connect().grant(dataset, principal, ... if epsilon_cap is None else epsilon_cap))
+
+
+@commands.command("grants")
+def datasets_grants(dataset: str) -> None:
+    show(connect().grants(dataset))
+
+
+@commands.command("revoke")
+def datasets_revoke(dataset: str, principal: str) -> None:
+    connect().revoke_grant(dataset, principal)

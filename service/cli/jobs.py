@@ -1,0 +1,78 @@
+"""`epsilond jobs`: submit, watch, cancel, and fetch what a job published."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.common import Spec, connect, read_json, show
+
+commands = typer.Typer(no_args_is_help=True, help="Submit, watch, cancel, fetch.")
+
+
+@commands.command("submit")
+def jobs_submit(
+    spec: Spec,
+    wait: Annotated[bool, typer.Option(help="Until it has ended.")] = False,
+    idempotency_key: Annotated[str | None, typer.Option()] = None,
+) -> None:
+    client = connect()
+    job = client.submit(read_json(spec), idempotency_key)
+    show(client.wait(job["id"]) if wait else job)
+
+
+@commands.command("list")
+def jobs_list(
+    dataset: Annotated[str | None, typer.Option()] = None,
+    state: Annotated[str | None, typer.Option()] = None,
+) -> None:
+    show(connect().jobs(dataset, state))
+
+
+@commands.command("show")
+def jobs_show(job: str) -> None:
+    show(connect().job(job))
+
+
+@commands.command("events")
+def jobs_events(job: str) -> None:
+    show(connect().events(job))
+
+
+@commands.command("plan")
+def jobs_plan(job: str) -> None:
+    show(connect().plan(job))
+
+
+@commands.command("cancel")
+def jobs_cancel(job: str) -> None:
+    show(connect().cancel(job))
+
+
+@commands.command("model")
+def jobs_model(job: str) -> None:
+    show(connect().model(job).card)
+
+
+@commands.command("audit")
+def jobs_audit(job: str) -> None:
+    show(connect().record(job))
+
+
+@commands.command("certify")
+def jobs_certify(
+    job: str,
+    rows: Annotated[Path, typer.Argument(help="Rows that you have, .csv with the label.")],
+    radius: Annotated[float, typer.Option(help="Of a ball about the model (Goldstein).")] = 0.0,
+) -> None:
+    """How near a job's model is to a stationary point on rows of your own: free, and run here."""
+    import csv  # noqa: PLC0415
+
+    from service.planning.spec import JobSpec  # noqa: PLC0415
+    from workers.certify import certify  # noqa: PLC0415 - compiles kernels
+
+    client = connect()
+    with rows.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    spec = JobSpec.model_validate(client.job(job)["spec"])
+    show(certify(client.model(job), table, spec, radius))

@@ -1,0 +1,29 @@
+"""The formats in which owners may send their data: a file here and a line in FORMATS for each.
+
+What ingestion reads, what the API accepts, refuses and documents, and what the client and the command
+line guess from a file's name all follow from this list.
+"""
+
+from pathlib import Path
+
+from service.datasets.formats import csv, npz
+from service.datasets.read import Format
+
+FORMATS: tuple[Format, ...] = (
+    csv.FORMAT,
+    npz.FORMAT,
+)
+
+BY_NAME = {format_.name: format_ for format_ in FORMATS}
+BY_MEDIA_TYPE = {media: format_ for format_ in FORMATS for media in format_.media_types}
+BY_SUFFIX = {suffix: format_ for format_ in FORMATS for suffix in format_.suffixes}
+
+SUMMARY = "; or ".join(format_.summary for format_ in FORMATS)
+SUFFIXES = " or ".join(BY_SUFFIX)
+
+
+def guess(path: Path) -> Format:
+    """The format that the file's name promises."""
+    if path.suffix.lower() not in BY_SUFFIX:
+        raise ValueError(f"{path.name}: the name of a data file ends in {SUFFIXES}")
+    return BY_SUFFIX[path.suffix.lower()]

@@ -1,0 +1,89 @@
+"""What an algorithm plans: everything of a Plan but its price, which `assemble` adds and checks."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from service.planning.lattice import Lattice
+from service.planning.releases import Exponential, Release
+
+
+class Part(BaseModel):
+    """A part of a Plan: plain data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Schedule(Part):
+    """What a run does with its releases, step by step. Every one has a `kind` of its own, a Literal
+    by which a stored Plan is read again, and `steps`, a field or a property."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def steps(self) -> int:
+            """How many steps of progress a run reports."""
+            raise NotImplementedError
+
+
+class Moreau(Part):
+    """Kernels evaluate the loss's Moreau envelope, this smooth in its margin."""
+
+    kind: Literal["moreau"] = "moreau"
+    smoothness: PositiveFloat
+
+
+class Ball(Part):
+    """Kernels evaluate the loss averaged over a ball of this radius about w."""
+
+    kind: Literal["ball"] = "ball"
+    radius: PositiveFloat
+
+
+Smoothing = Annotated[Moreau | Ball, Field(discriminator="kind")]
+
+
+class PrivateClip(Part):
+    """The clip is chosen from the data, before any sum: 2^(j/4) times the lattice's, j in `CHOICES`,
+    such that about `rank` records have a gradient at 0 that is no longer: see heavy_tails.py."""
+
+    CHOICES: ClassVar[range] = range(-160, 161)
+    SENSITIVITY: ClassVar[int] = 2  # of the difference of two scores, under replacement
+
+    rank: NonNegativeInt
+    scale: PositiveInt
+
+    def release(self) -> Exponential:
+        return Exponential(sensitivity=self.SENSITIVITY, scale=self.scale)
+
+
+class Prediction(Part):
+    """From the theorem, order of magnitude only; and an upper bound on all injected noise."""
+
+    theorem: str
+    excess_risk: float
+    noise_squared: float = Field(description="Expected squared l2 norm of the noise of all steps.")
+    paper_noise: float = Field(
+        description="The standard deviation that the paper prints for one release; 0 if it has none."
+    )
+    our_noise: float = Field(description="The calibrated one of the same release.")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What an algorithm's plan function returns."""
+
+    dimension: int
+    schedule: Schedule
+    lattice: Lattice
+    release: Release
+    prediction: Prediction
+    gradients: int  # of single records, that the run evaluates
+    smoothing: Moreau | Ball | None = None
+    private_clip: PrivateClip | None = None
+
+
+def rounded(value: float) -> float:
+    """Six significant digits: a prediction must not differ between two machines' logarithms."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,18 @@
+"""The bibliography: what plans cite, by the letters that their docstrings use."""
+
+BGM = (
+    "Bassily, Guzman, Menart: Differentially private stochastic optimization: new results in convex "
+    "and non-convex settings (2021)"
+)
+KLL = "Kulkarni, Lee, Liu: Private non-smooth ERM and SCO in subquadratic steps (2021)"
+KLT = (
+    "Kornowski, Liu, Talwar: Improved sample complexity for private nonsmooth nonconvex optimization "
+    "(2025)"
+)
+LR_HT = (
+    "Lowy, Razaviyayn: Private stochastic optimization with large worst-case Lipschitz parameter "
+    "(2023)"
+)
+LR_OP = (
+    "Lowy, Razaviyayn: Output perturbation for differentially private convex optimization (2021)"
+)

@@ -1,0 +1,118 @@
+"""A dataset and its account without a service: jobs are moved from state to state by hand."""
+
+import json
+
+import numpy as np
+from sqlalchemy import insert, select, update
+
+from service.api.auth import create_principal
+from service.config import Settings
+from service.datasets.schema import Schema
+from service.db import new_id, now_ms
+from service.jobs.claim import claim
+from service.jobs.maintenance import reap
+from service.jobs.publish import publish
+from service.jobs.submit import submit
+from service.ledger.accounts import find_account, open_account
+from service.ledger.check import check_ledger
+from service.planning.spec import JobSpec
+from service.tables import datasets, jobs, lineages
+from tests.harness import numeric_schema
+
+ROWS = 200
+
+
+class JobHarness:
+    """One dataset with a budget, and every step that a submitter, a worker or the reaper takes."""
+
+    def __init__(self, db, folder):
+        self.db = db
+        self.settings = Settings(
+            data_dir=folder, database_url=db.url, attempts_max=3, lease_seconds=5.0
+        )
+        self.dataset, self.lineage = new_id("ds"), new_id("lin")
+        schema = Schema.model_validate(numeric_schema(3))
+        facts = {
+            "rows": ROWS,
+            "columns": 4,
+            "storage": "fixed",
+            "feature_step": 0.5 / 4095,
+            "linf_units": 4095,
+            "l2_units": 8190,
+            "label": "binary",
+        }
+        with db.write() as connection:
+            self.owner = create_principal(connection, "owner", "owner")
+            connection.execute(
+                insert(lineages).values(id=self.lineage, owner_id=self.owner, created_ms=now_ms())
+            )
+            connection.execute(
+                insert(datasets).values(
+                    id=self.dataset,
+                    owner_id=self.owner,
+                    lineage_id=self.lineage,
+                    name="rows",
+                    state="ready",
+                    schema=schema.model_dump_json(),
+                    facts=json.dumps(facts),
+                    folder=self.dataset,
+                    content_mac="00" * 32,
+                    created_ms=now_ms(),
+                )
+            )
+            open_account(
+                connection,
+                lineage_id=self.lineage,
+                principal_id=self.owner,
+                epsilon=1.0,
+                delta=1e-6,
+            )
+        folder = folder / "datasets" / self.dataset
+        folder.mkdir(parents=True)
+        np.save(folder / "x.npy", np.ones((ROWS, 4), dtype=np.int16))
+        np.save(folder / "y.npy", np.ones(ROWS))
+
+    def submit(self, epsilon=0.1):
+        spec = JobSpec.model_validate(
+            {
+                "dataset": self.dataset,
+                "algorithm": "gradient-descent",
+                "loss": "logistic",
+                "privacy": {"epsilon": epsilon},
+                "parameters": {"steps": 3},
+            }
+        )
+        return submit(
+            self.db,
+            self.settings,
+            authorise=lambda connection: None,
+            principal_id=self.owner,
+            spec=spec,
+            metadata={},
+        ).job_id
+
+    def do(self, action, *arguments):
+        with self.db.write() as connection:
+            return action(connection, *arguments)
+
+    def claim(self, job=None):
+        return self.do(claim, self.settings.lease_seconds, job)
+
+    def publish(self, job, fence, card=None):
+        card = card or {"coef_": [1.0]}
+        return self.do(publish, self.settings.keys, job, fence, card, {})
+
+    def expire(self):
+        with self.db.write() as connection:
+            connection.execute(update(jobs).values(lease_ms=now_ms() - 1))
+        return reap(self.db, self.settings)
+
+    def row(self, job):
+        with self.db.read() as connection:
+            return connection.execute(select(jobs).where(jobs.c.id == job)).one()
+
+    def balance(self):
+        with self.db.read() as connection:
+            assert check_ledger(connection) == []
+            account = find_account(connection, self.lineage)
+        return account.posted_units, account.pending_units

@@ -1,0 +1,115 @@
+"""The gate: the one way out for anything that depends on rows.
+
+It adds exactly distributed integer noise to an exact integer vector, or chooses a candidate by integer
+scores, if the release that the Plan was charged for has that left: its meter (releases/metering.py)
+is asked first, with the mechanism, sensitivity, scale and rows of what is about to leave. After a
+refusal the gate is shut, and a run that ended well in spite of it is not published.
+
+Each release takes the next number, which addresses its noise, so no draw is ever used twice within a
+job.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.planning.lattice import PointLattice, SumLattice
+from service.planning.plan import Plan
+from service.planning.releases import Gaussian
+from service.planning.releases.metering import Ask, Prefix, Running
+from workers.arrays import Sum
+from workers.randomness import Randomness, Stream, Use
+from workers.samplers import choose, rounded_laplace, rounded_normal, sample
+
+
+class GateError(RuntimeError):
+    """A run asked for something that was not paid for. The message is made of public numbers."""
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """A choice to be made: an exact sum, and the candidates' scores as a function of it.
+
+    Replacing a record moves no two scores apart by more than `sensitivity`: the plan's docstring says
+    why. That argument is checked from below before every choice: `ends` are two sums that a replaced
+    record lies between, made from public numbers, and `probe` is the function of scores without what
+    earlier rows have added, so that what it makes of them depends on no row.
+    """
+
+    exact: Sum
+    scores: Callable[[Sum], Sum]
+    probe: Callable[[Sum], Sum]
+    ends: tuple[Sum, Sum]
+    sensitivity: int
+    slack: int = 0  # what rounding adds to it
+
+    @property
+    def widest(self) -> int:
+        change = self.probe(self.ends[0]) - self.probe(self.ends[1])
+        return int(change.max()) - int(change.min())
+
+
+class Gate:
+    def __init__(self, plan: Plan, randomness: Randomness) -> None:
+        self._meter, self._randomness = plan.release.meter(), randomness
+        self.number, self._shut = 0, False  # of the next release
+
+    def vector(
+        self,
+        exact: Sum,
+        lattice: SumLattice | PointLattice,
+        rows: range,
+        *,
+        batch: int | None = None,
+        prefix: Prefix | None = None,
+    ) -> Sum:
+        """`exact`, made on this lattice, plus its noise, in lattice units. `rows` are those that it
+        depends on, given what was released before, or of which it depends on a secret `batch`."""
+        release = lattice.release()
+        scale = release.sigma if isinstance(release, Gaussian) else release.scale
+        self._pay(Ask(lattice.noise, release.sensitivity, scale, rows, batch, prefix))
+        sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
+        return np.asarray(exact + sampler(self._next(), exact.size, lattice.bits))
+
+    def choice(
+        self, ballot: Ballot, scale: int, rows: range, running: Running | None = None
+    ) -> int:
+        """A candidate, with probability proportional to exp(-score/scale)."""
+        if ballot.widest > ballot.sensitivity + ballot.slack:
+            self._refuse("scores that one record moves apart by more than their sensitivity")
+        self._pay(Ask("exponential", ballot.sensitivity, scale, rows, None, running))
+        return choose(self._next(), ballot.scores(ballot.exact), scale)
+
+    def drawn_batch(self, batch: int, rows: range) -> Sum:
+        """Positions for the next release, drawn uniformly without replacement, and known to nobody."""
+        stream = self._randomness.stream(Use.SAMPLING, self.number)
+        return np.asarray(rows.start + sample(stream, batch, len(rows)))
+
+    def drawn(self, count: int) -> int:
+        """A number below `count`, uniform and independent of the rows: which iterate is the output."""
+        return int(sample(self._randomness.stream(Use.OUTPUT, 0), 1, count)[0])
+
+    def stream(self, use: Use, index: int) -> Stream:
+        """For draws that depend on no data and that no privacy rests on."""
+        if use not in (Use.DIRECTIONS, Use.PATH):
+            self._refuse(f"the stream of {use.name.lower()}, which is the gate's own")
+        return self._randomness.stream(use, index)
+
+    def close(self) -> None:
+        """At the end of a run: whoever was refused anything does not publish."""
+        if self._shut:
+            raise GateError("the run was refused a release and went on; nothing of it is published")
+        self._shut = True
+
+    def _pay(self, ask: Ask) -> None:
+        if self._shut or not self._meter.spend(ask):
+            self._refuse(str(ask))
+
+    def _refuse(self, asked: str) -> None:
+        self._shut = True
+        raise GateError(f"asked for {asked}; left of what was paid for: {self._meter.left()}")
+
+    def _next(self) -> Stream:
+        self.number += 1
+        return self._randomness.stream(Use.NOISE, self.number - 1)

@@ -1,0 +1,36 @@
+"""Projected descent to a minimiser, and its one release: service/planning/shared/minimiser.py."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.planning.plan import Plan
+from service.planning.shared.point import MinimiserSchedule
+from workers.data import Data
+from workers.progress import Progress
+
+Floats = NDArray[np.float64]
+Gradient = Callable[[Floats], Floats]  # of the data part
+
+
+def release(plan: Plan, schedule: MinimiserSchedule, data: Data, point: Floats) -> Floats:
+    """The one noisy point, and back into the ball of the minimisers."""
+    noisy = data.noisy_point(point, schedule.sensitivity, 0, plan.facts.rows)
+    return into_ball(noisy, schedule.radius)
+
+
+def into_ball(w: Floats, radius: float) -> Floats:
+    norm = float(np.sqrt(np.sum(w * w)))  # numpy's own sum: the same bits on any number of threads
+    return w * (radius / norm) if norm > radius else w
+
+
+def descend(
+    gradient: Gradient, dimension: int, schedule: MinimiserSchedule, progress: Progress
+) -> Floats:
+    w = np.zeros(dimension)
+    for _ in range(schedule.steps):
+        step = schedule.step_size * (gradient(w) + schedule.strong_convexity * w)
+        w = into_ball(w - step, schedule.radius)
+        progress.step()
+    return w

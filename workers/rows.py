@@ -1,0 +1,126 @@
+"""A dataset's rows, by position: read in blocks, on all processors, larger than memory if need be."""
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.planning.spec import Facts
+from workers.arrays import Add, Array, Floats, Sum, read_only
+
+BLOCK_BYTES = 8 << 20
+RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by block, as it is read
+THREADED = 1 << 22  # entries from which a second thread pays for waking it
+
+T = TypeVar("T")
+
+
+class WrongDataError(ValueError):
+    """The arrays, or what is asked of them, are not what the Plan was made for."""
+
+
+class Rows:
+    def __init__(self, facts: Facts, x: NDArray[np.generic], y: Floats) -> None:
+        # unbounded rows, for one, must never meet the kernel that trusts a row's norm
+        dtype = np.int16 if facts.storage == "fixed" else np.float64
+        if x.shape != (facts.rows, facts.columns) or y.shape != (facts.rows,):
+            raise WrongDataError("the arrays have other shapes than the Plan's facts say")
+        if x.dtype != dtype or y.dtype != np.float64 or not x.flags.c_contiguous:
+            raise WrongDataError("the arrays are stored otherwise than the Plan's facts say")
+        self._x, self._y = read_only(x), read_only(y)
+        self._files = [a for a in (x, y) if isinstance(a, np.memmap)]
+        if sum(a.nbytes for a in self._files) <= RESIDENT_BYTES:
+            self._files = []
+        self.count, self.row_bytes = facts.rows, self._x[0].nbytes
+
+    def within(self, start: int, stop: int) -> range:
+        """The positions [start, stop), which must exist."""
+        if not 0 <= start < stop <= self.count:
+            raise WrongDataError(f"rows {start} to {stop} were asked for, of {self.count}")
+        return range(start, stop)
+
+    def blocks(
+        self,
+        work: Callable[[Array, Array], T],
+        size: int,
+        rows: range | None = None,
+        *,
+        in_turn: bool = False,
+        bounded_labels: bool = False,
+    ) -> Iterator[T]:
+        """What `work` makes of each block of `size` rows (of all, or of a range), in the order of the
+        rows, whichever thread did it; `in_turn` for work that goes on where the last block ended.
+        `bounded_labels` keeps labels within [-1, 1]."""
+        rows = range(self.count) if rows is None else rows
+
+        def one(low: int) -> T:
+            high = min(low + size, rows.stop)
+            y = self._y[low:high]
+            if bounded_labels:
+                y = read_only(np.clip(y, -1.0, 1.0))
+            result = work(self._x[low:high], y)
+            self._forget(low, high)
+            return result
+
+        lows = range(rows.start, rows.stop, size)
+        alone = in_turn or len(lows) == 1 or thread_count() == 1
+        return map(one, lows) if alone else pool().map(one, lows)
+
+    def sum(self, add: Add, size: int, rows: range | NDArray[np.int64]) -> Sum:
+        """The sum of what `add` makes of blocks of rows, a vector of `size` integers.
+
+        Integer addition does not mind in which order, and a record's floats do not depend on the block
+        that it is in: any number of threads gives the same bits."""
+        threads = thread_count() if len(rows) * size >= THREADED else 1
+        share = -(-len(rows) // threads)
+        parts = [rows[low : low + share] for low in range(0, len(rows), share)]
+        others = [pool().submit(self._sum_blocks, add, size, part) for part in parts[1:]]
+        total = self._sum_blocks(add, size, parts[0])  # here, while they wake
+        for other in others:
+            total += other.result()
+        return total
+
+    def _sum_blocks(self, add: Add, size: int, rows: range | NDArray[np.int64]) -> Sum:
+        """The sum over rows in order, in blocks that need not stay in memory."""
+        together = max(16, BLOCK_BYTES // self.row_bytes // 16 * 16)
+        total = np.zeros(size, dtype=np.int64)
+        for first in range(0, len(rows), together):
+            block = rows[first : first + together]
+            low, high = int(block[0]), int(block[-1]) + 1
+            if isinstance(block, range):
+                x, y = self._x[low:high], self._y[low:high]
+            else:
+                x, y = (np.take(array, block, axis=0) for array in (self._x, self._y))
+            total += add(read_only(x), read_only(y))
+            self._forget(low, high)
+        return total
+
+    def _forget(self, low: int, high: int) -> None:
+        for file in self._files:
+            forget(file, low, high)
+
+
+def forget(array: "np.memmap[Any, Any]", low: int, high: int) -> None:
+    """Let the system drop the pages of rows [low, high) of a mapped file that no other rows share."""
+    row_bytes = array.nbytes // len(array)
+    page = mmap.PAGESIZE
+    begin = -(-(array.offset + low * row_bytes) // page) * page
+    end = (array.offset + high * row_bytes) // page * page
+    if end > begin:
+        array._mmap.madvise(mmap.MADV_DONTNEED, begin, end - begin)  # type: ignore[attr-defined]
+
+
+def thread_count() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def pool() -> ThreadPoolExecutor:
+    """Threads of our own around kernels that release the interpreter's lock: numba's layers either
+    abort when entered twice or do not survive a fork."""
+    return ThreadPoolExecutor(thread_count(), thread_name_prefix="epsilond-kernel")

@@ -1,0 +1,253 @@
+"""Exact sums over rows: what is computed, before any noise.
+
+Every sum here is of integer vectors, one per record, within the bound of its lattice, by the kernels
+that the Plan's model, loss and storage call for. Nothing here is private yet: workers/data.py lets
+sums out, by the gate.
+"""
+
+from functools import cached_property
+from math import isqrt, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.planning.draft import Ball, PrivateClip
+from service.planning.lattice import (
+    CONTRIBUTION_UNITS,
+    DERIVATIVE_UNITS,
+    NETWORK_UNITS,
+    ScoreLattice,
+    SumLattice,
+)
+from service.planning.losses import SHARP
+from service.planning.plan import Plan
+from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
+from workers.kernels.gradients import add_fixed, add_fixed_change, add_float
+from workers.kernels.losses import slope_of
+from workers.kernels.simd import Layout
+from workers.kernels.sizes import row_norms, slopes_at_zero
+from workers.kernels.vectors import add_median, add_softmax_fixed, add_softmax_float
+from workers.oracles import network_fixed, network_float, zero_order
+from workers.rows import BLOCK_BYTES, Rows, WrongDataError
+
+CLIPS = 2.0 ** (np.array(PrivateClip.CHOICES) / 4)
+
+
+class Sums:
+    """Sums on one lattice. Each method names the `Add` of a block, and adds that up over rows."""
+
+    def __init__(self, plan: Plan, rows: Rows, lattice: SumLattice | ScoreLattice) -> None:
+        self._plan, self._rows, self.lattice = plan, rows, lattice
+        self._fixed = plan.facts.storage == "fixed"
+
+    def gradients(self, weights: Floats, rows: range | NDArray[np.int64]) -> Sum:
+        """Of the clipped gradients at `weights`, over a range of rows or over rows at positions that
+        are each named once, in order."""
+        if self._plan.spec.model.kind != "linear":
+            return self._over(rows, self._network(weights[None], None))
+        match self._plan.spec.loss.kind:
+            case "softmax":
+                add = self._softmax_fixed(weights) if self._fixed else self._softmax_float(weights)
+            case "geometric_median":
+                add = self._median(weights)
+            case _:
+                add = (
+                    self._gradient_fixed(weights) if self._fixed else self._gradient_float(weights)
+                )
+        return self._over(rows, add)
+
+    def changes(self, now: Floats, before: Floats, keep: float, bound: float, rows: range) -> Sum:
+        """Of a record's gradient at `now` less `keep` times that at `before`, clipped as one: its
+        slope to `bound` (fixed rows) or its norm. A record moves it as far as any sum on this lattice,
+        whatever `bound` is. Linear models only."""
+        if not bound > 0:
+            raise WrongDataError("a change of gradients needs a bound above 0")
+        if self._plan.spec.loss.kind in ("softmax", "geometric_median"):
+            raise WrongDataError(
+                f"no kernel sums changes of gradients of {self._plan.spec.loss.kind}"
+            )
+        if self._plan.spec.model.kind != "linear":
+            raise WrongDataError("no kernel sums changes of gradients of a network by its slopes")
+        make = self._change_fixed if self._fixed else self._change_float
+        return self._over(rows, make(now, before, keep, bound))
+
+    def change_step(self, bound: float) -> float:
+        """What a unit of `changes` is worth, in gradient units."""
+        lattice, facts = self.lattice, self._plan.facts
+        if lattice.derivative_units is not None and facts.feature_step is not None:
+            return bound / lattice.derivative_units * facts.feature_step
+        return bound / self._contribution
+
+    def network_gradients(self, points: Floats, move: Floats | None, rows: range) -> Sum:
+        """Of the mean of a record's gradients at `points`; or, at points + move less at points."""
+        return self._over(rows, self._network(points, move))
+
+    def central_differences(
+        self, at: Floats, before: Floats | None, directions: Floats, radius: float, rows: range
+    ) -> Sum:
+        """Of estimates from values of the loss alone, along `directions` [m, d]."""
+        if self._sums.contribution_units > CONTRIBUTION_UNITS:
+            raise WrongDataError("a vector of central differences would leave 32 bits")
+        add = zero_order(self._plan, self._sums, at, before, directions, radius)
+        return self._over(rows, add)
+
+    def shorter(self) -> Sum:
+        """How many records have a gradient at 0 that is no longer than each candidate for the clip."""
+        facts, loss, l1 = self._plan.facts, self._plan.spec.loss, self._sums.norm == "l1"
+        softmax = sqrt(1 - 1 / (facts.classes or 2)) if loss.kind == "softmax" else None
+        slope = None if softmax is not None else slope_of(self._plan)
+
+        def count(x: Array, y: Array) -> Sum:
+            sizes, norms = np.full((2, len(y)), softmax or 1.0)
+            if slope is not None:
+                slopes_at_zero(sizes, y, slope)
+            if facts.l2 is not None:
+                norms[:] = facts.l2  # what rows are taken to be where slopes are clipped
+            else:
+                row_norms(norms, x, l1)
+            with np.errstate(all="ignore"):  # a warning would tell of one record
+                lengths = np.nan_to_num(sizes * norms)
+            places = np.searchsorted(CLIPS, lengths)
+            return np.cumsum(np.bincount(places, minlength=CLIPS.size + 1)[: CLIPS.size])
+
+        size = max(1, BLOCK_BYTES // self._rows.row_bytes)
+        return np.asarray(np.sum(list(self._rows.blocks(count, size)), axis=0, dtype=np.int64))
+
+    def _over(self, rows: range | NDArray[np.int64], add: Add) -> Sum:
+        return self._rows.sum(add, self._plan.dimension, rows)
+
+    @property
+    def _sums(self) -> SumLattice:
+        if not isinstance(self.lattice, SumLattice):
+            raise WrongDataError("the Plan has no lattice for vectors, only for scores")
+        return self.lattice
+
+    @property
+    def _contribution(self) -> int:
+        """The bound on a vector of integers that kernels round to, as int32."""
+        if self._sums.contribution_units > CONTRIBUTION_UNITS:
+            raise WrongDataError("a record's vector would leave 32 bits")
+        return self._sums.contribution_units
+
+    @cached_property
+    def _layout(self) -> tuple[int, float, Layout]:
+        """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, and how
+        columns are laid out for the kernels."""
+        lattice, facts = self.lattice, self._plan.facts
+        if lattice.derivative_units is None or facts.feature_step is None:
+            raise WrongDataError("the Plan's lattice has no multipliers of rows")
+        if lattice.derivative_units > DERIVATIVE_UNITS:
+            raise WrongDataError("a multiplier would leave 16 bits")
+        return lattice.derivative_units, facts.feature_step / lattice.step, Layout(facts.columns)
+
+    def _gradient_fixed(self, weights: NDArray[np.float64]) -> Add:
+        bound, scale, layout = self._layout
+        facts, loss = self._plan.facts, slope_of(self._plan)
+        units, per_unit = integer_weights(weights, facts.l2_units or 0)
+        margin_step = min((facts.feature_step or 0.0) * per_unit, 1e30)  # margins are float32
+        f = np.float32
+        arguments = layout.pad(units), f(margin_step), loss, f(scale), f(bound), layout.fast
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(layout.size, dtype=np.int64)
+            with np.errstate(all="ignore"):  # beyond float32 a label is infinite: no one's concern
+                labels = read_only(y.astype(f))
+            add_fixed(total, x, labels, *arguments)
+            return layout.unpad(total)
+
+        return add
+
+    def _change_fixed(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
+        units_max, _, layout = self._layout
+        facts, loss = self._plan.facts, slope_of(self._plan)
+        parts: list[Any] = []
+        for weights in (before, now - before):
+            units, per_unit = integer_weights(weights, facts.l2_units or 0)
+            parts += [layout.pad(units), min((facts.feature_step or 0.0) * per_unit, 1e280)]
+        arguments = *parts, loss, keep, units_max / bound, units_max, layout.fast
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(layout.size, dtype=np.int64)
+            add_fixed_change(total, x, y, *arguments)
+            return layout.unpad(total)
+
+        return add
+
+    def _gradient_float(self, weights: NDArray[np.float64]) -> Add:
+        lattice, loss = self._sums, slope_of(self._plan)
+        bound, use_l1 = self._contribution, lattice.norm == "l1"
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(weights.size, dtype=np.int64)
+            add_float(total, x, y, weights, loss, lattice.clip, bound, use_l1)
+            return total
+
+        return add
+
+    def _change_float(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
+        loss, units_max, use_l1 = slope_of(self._plan), self._contribution, self._sums.norm == "l1"
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(now.size, dtype=np.int64)
+            add_float(total, x, y, now, loss, bound, units_max, use_l1, before, keep)
+            return total
+
+        return add
+
+    def _network(self, points: Floats, move: Floats | None) -> Add:
+        lattice, facts = self._sums, self._plan.facts
+        if lattice.contribution_units > NETWORK_UNITS:
+            raise WrongDataError("entries would leave int32, and their squares int64")
+        if facts.storage == "float64":
+            return network_float(self._plan, lattice, points, move)
+        return network_fixed(self._plan, lattice, self._layout[2], points, move)
+
+    def _softmax_fixed(self, weights: Floats) -> Add:
+        """Weights and sums are one class after the other."""
+        bound, scale, layout = self._layout
+        facts, use_l1 = self._plan.facts, self._sums.norm == "l1"
+        units, worth = integer_weights(self._by_class(weights), facts.l2_units or 0)
+        padded = layout.pad(units)
+        steps = np.minimum((facts.feature_step or 0.0) * worth, 1e280)
+        arguments = padded, read_only(steps), scale, float(bound), use_l1, layout.fast
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(padded.shape, dtype=np.int64)
+            add_softmax_fixed(total, x, y, *arguments)
+            return layout.unpad(total).ravel()
+
+        return add
+
+    def _softmax_float(self, weights: Floats) -> Add:
+        lattice, matrix = self._sums, self._by_class(weights)
+        for_slopes = isqrt(self._contribution)
+        for_rows = self._contribution // for_slopes  # their product is within the bound
+        columns = read_only(np.ascontiguousarray(matrix.T))
+        arguments = columns, lattice.clip, float(for_slopes), float(for_rows), lattice.norm == "l1"
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(matrix.shape, dtype=np.int64)
+            add_softmax_float(total, x, y, *arguments)
+            return total.ravel()
+
+        return add
+
+    def _by_class(self, weights: Floats) -> Floats:
+        return weights.reshape(self._plan.facts.classes or 0, self._plan.facts.columns)
+
+    def _median(self, weights: Floats) -> Add:
+        lattice, smoothing = self._sums, self._plan.smoothing
+        if isinstance(smoothing, Ball):
+            raise WrongDataError("no kernel averages the geometric median over a ball")
+        curvature = SHARP if smoothing is None else smoothing.smoothness
+        step = self._plan.facts.feature_step or 1.0
+        bound, use_l1 = float(self._contribution), lattice.norm == "l1"
+        arguments = step, read_only(weights), curvature, lattice.clip, bound, use_l1
+
+        def add(x: Array, y: Array) -> Sum:
+            total = np.zeros(weights.size, dtype=np.int64)
+            add_median(total, x, *arguments)
+            return total
+
+        return add
