@@ -141,22 +141,20 @@ def _walk(node: Release, context: _Context) -> Iterator[DescribedRelease]:
 
 
 def _count(node: Release) -> int:
-    """How many vectors or choices it lets out. Of prefix sums one vector may be made of several sums."""
+    """How many vectors or choices leave; of prefix sums, one vector may be made of several sums."""
     match node:
         case Repeat():
             return node.times * _count(node.release)
-        case Sequence():
-            return sum(map(_count, node.parts))
-        case Disjoint():
-            return node.copies * sum(map(_count, node.parts))
+        case Sequence() | Disjoint():
+            copies = node.copies if isinstance(node, Disjoint) else 1
+            return copies * sum(map(_count, node.parts))
         case Subsample():
             return _count(node.release)
         case Prefixes():
             return node.vectors
         case Recursive():
             return len(node.scales)
-        case Gaussian() | Pure() | Exponential() | SampledGaussian():
-            return 1
+    return 1
 
 
 def _sequence(node: Sequence, context: _Context) -> Iterator[DescribedRelease]:
@@ -317,7 +315,7 @@ def _summary(plan: Plan) -> str:
         usual = getattr(field.get_default(call_default_factory=True), "kind", None)
         if name not in ("loss", "set") and getattr(value, "kind", usual) != usual:
             said.append(f", with the {name} {_kind(value)}")
-    said.append(f", on {_count(plan.facts.rows, 'row')} and {_count(plan.dimension, 'weight')}")
+    said.append(f", on {_plural(plan.facts.rows, 'row')} and {_plural(plan.dimension, 'weight')}")
     return "".join(said) + f", by {plan.algorithm}."
 
 
@@ -333,7 +331,7 @@ def _kind(thing: BaseModel) -> str:
     return f"{kind} ({given})" if given else kind
 
 
-def _count(number: int, noun: str) -> str:
+def _plural(number: int, noun: str) -> str:
     return f"{_number(number)} {noun}{'' if number == 1 else 's'}"
 
 
