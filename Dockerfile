@@ -3,13 +3,14 @@ ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY service service
 COPY workers workers
 COPY migrations migrations
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
     && python -m venv /opt/epsilond \
-    && /opt/epsilond/bin/pip install --no-cache-dir /wheels/*.whl
+    && /opt/epsilond/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
+    && /opt/epsilond/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM python:${PYTHON}-slim
 # numba's OpenMP threading layer links to libgomp, which the slim image lacks.

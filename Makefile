@@ -15,11 +15,20 @@ demo: ## a walk through the service, start to end
 test: ## ruff, mypy and pytest on real servers; make test ARGS="-k ledger"
 	@python3 tools/dev.py test $(ARGS)
 
+test-full: ## the same, with the auditor at its full depth
+	@python3 tools/dev.py test-full $(ARGS)
+
+slowest: ## the same as test; writes the ten slowest tests into docs/testing.md
+	@python3 tools/dev.py slowest $(ARGS)
+
 serve: ## the service on this machine; make serve DATA=dir PORT=8000
 	@python3 tools/dev.py serve --data "$(DATA)" --port "$(PORT)"
 
 lint: ## ruff and mypy
 	@python3 tools/dev.py lint
+
+lock: ## write requirements.lock and requirements-dev.lock anew; ARGS=--upgrade for newer versions
+	@python3 tools/dev.py lock $(ARGS)
 
 audit: ## the auditor with ten times the rounds
 	@EPSILOND_AUDIT_ROUNDS=100000 python3 tools/dev.py run -- python -m pytest tests/audit -s --timeout 0 $(ARGS)

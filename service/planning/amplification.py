@@ -116,6 +116,7 @@ def _phi(x: Decimal) -> Decimal:
     return Decimal("0.5") + total * (-square / 2).exp() / (2 * _PI).sqrt()
 
 
+@lru_cache(maxsize=1 << 14)  # jobs that differ in other things search through the same ratios
 def roughly(z: float, gamma: float, order: int, enough: float = inf) -> float:
     """(order - 1) D_order in floats, for searches: what is charged is the above. Infinite once it is
     seen to exceed `enough`."""

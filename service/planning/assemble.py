@@ -2,7 +2,7 @@
 Plan together."""
 
 from service.planning.draft import Draft
-from service.planning.lattice import PointLattice, target
+from service.planning.lattice import PointLattice, ScoreLattice, target
 from service.planning.losses import is_convex
 from service.planning.plan import Guarantee, Plan, Price
 from service.planning.price import epsilon_alone, fits_own_target, price_units
@@ -15,8 +15,12 @@ class CalibrationError(RuntimeError):
 
 
 def assemble(algorithm: str, spec: JobSpec, facts: Facts, draft: Draft) -> Plan:
-    if isinstance(draft.lattice, PointLattice) and not is_convex(spec):
-        raise CalibrationError(algorithm)  # how far a record moves a point is known by convexity
+    if isinstance(draft.lattice, PointLattice) and (
+        not is_convex(spec) or facts.label == "unbounded"
+    ):
+        raise CalibrationError(algorithm)  # how far a record moves a point is known by these
+    if isinstance(draft.lattice, PointLattice | ScoreLattice) and facts.l2 is None:
+        raise CalibrationError(algorithm)  # and a score by the bound on its row
     goal, release = target(spec, facts), draft.release
     charged = price_units(release, facts.account)
     same_currency = (goal.delta > 0) == (facts.account.kind == "renyi")

@@ -1,10 +1,13 @@
 """Quotes: what fits, what a wanted noise costs, which algorithm, and why."""
 
-from threading import Thread
+import asyncio
+from threading import Event
 
 import httpx
 import pytest
 
+from service.api.context import Context
+from service.app import create_app
 from service.client import ApiError
 from service.errors import PlanRefused
 from service.planning import choose as choosing
@@ -147,16 +150,31 @@ def test_an_algorithm_beyond_the_services_limit_is_not_eligible():
     assert made.gradients <= 10**5 and choice.algorithm != "gradient-descent"
 
 
-def test_planning_does_not_keep_others_waiting(service, scene):
-    """Forty inverse quotes at once; meanwhile the process answers."""
-    threads = [
-        Thread(target=scene.analyst.quote_for_noise, args=(job(scene.dataset), 0.05))
-        for _ in range(40)
-    ]
-    for thread in threads:
-        thread.start()
-    answers = 0
-    while any(thread.is_alive() for thread in threads):
-        assert httpx.get(f"{service.url}/healthz").status_code == 200
-        answers += 1
-    assert answers >= 3
+def test_planning_does_not_keep_others_waiting(service, scene, monkeypatch):
+    """Forty inverse quotes at once, none of which is planned before the process answered others."""
+    planning, answered = Event(), Event()
+
+    def held(asked, facts):
+        planning.set()
+        assert answered.wait(60), "nothing was answered while a quote was planned"
+        return plan(asked, facts)
+
+    monkeypatch.setattr(choosing, "plan", held)
+    app = create_app(service.settings)
+    app.state.context = Context(service.settings, service.db, hint=None, feed=None)
+    headers = {"Authorization": f"Bearer {scene.analyst.key}"}
+    request = {**job(scene.dataset), "noise": 0.05}
+
+    async def quote_while_asking():
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://here", headers=headers
+        ) as client:
+            quotes = [client.post("/v1/quotes/noise", json=request) for _ in range(40)]
+            under_way = asyncio.gather(*quotes)
+            await asyncio.to_thread(planning.wait)
+            others = [await client.get("/healthz") for _ in range(3)]
+            answered.set()
+            return others + await under_way
+
+    answers = asyncio.run(quote_while_asking())
+    assert [answer.status_code for answer in answers] == [200] * 43

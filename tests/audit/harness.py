@@ -12,6 +12,12 @@ tell the two apart, and so on the privacy that the code really has:
 
 With all rows' alphas adding up to FAMILY, a bound above the claim is a finding, not bad luck. Keys are
 fixed, so a run repeats exactly.
+
+How many rounds: at a fixed depth all are played, and looked at once. Otherwise the rounds so far are
+looked at now and then, each look with its share of alpha, so that all looks together are wrong with
+probability at most alpha; a game ends at the first look that refutes the claim or passes the row's
+gate, which says that the attack is a strong one. A gate is about the auditor, not about privacy: a
+`doubt` larger than alpha will do for it.
 """
 
 import hashlib
@@ -23,7 +29,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, norm
+from scipy.special import betaincinv, ndtri
 
 from service.planning.algorithms.online_to_nonconvex import OnlineToNonconvexSchedule
 from service.planning.algorithms.phased_sgd import PhasedSgdSchedule
@@ -40,6 +46,16 @@ from workers.results import Certificate
 
 FAMILY = 1e-6
 SELECTION = 0.25  # of the rounds choose the threshold, the rest test it
+
+
+@dataclass(frozen=True)
+class Depth:
+    looks: tuple[int, ...]  # rounds played in each world by then
+    doubt: float | None = None  # that a gate may be passed wrongly; alpha, if none
+
+
+# What `make test` plays. The first look is deep enough for every mutant of test_mutants.py.
+QUICK = Depth(looks=(1500, 2000, 3000, 5000, 10000), doubt=5e-4)
 
 Score = Callable[[float, float], float]  # (fpr, fnr) -> the privacy parameter that they refute
 
@@ -189,19 +205,60 @@ class Finding:
         return max(self.white, self.black, self.cancelling, self.clip)
 
 
+Gate = Callable[[Finding, int], bool]  # what was found by how many rounds -> a strong attack?
+
+
+class Match:
+    """A game under way: the statistics of the rounds so far, in either world."""
+
+    def __init__(self, game: Game, name: str, spy: type[Spy] = Spy) -> None:
+        self._game, self._name, self._spy = game, name, spy
+        self._statistics = [game.white, game.black, game.cancelling]
+        if game.plan.private_clip is not None:
+            self._statistics.append(game.clip)
+        self._seen: tuple[list[list[float]], list[list[float]]] = ([], [])
+        self._on_lattice = True
+
+    def play_to(self, rounds: int) -> None:
+        for world, seen in enumerate(self._seen):
+            for number in range(len(seen), rounds):
+                played = play(self._game, world, key(self._name, world, number), self._spy)
+                seen.append([statistic(played) for statistic in self._statistics])
+                self._on_lattice = self._on_lattice and on_lattice(played)
+
+    def finding(self, alpha: float) -> Finding:
+        """Bounds on mu (Gaussian noise) or epsilon (Laplace noise), all true with probability at least
+        1 - alpha."""
+        zero, one = (np.array(seen).T for seen in self._seen)
+        share, score = alpha / len(self._statistics), score_of(self._game.plan)
+        bounds = [lower_bound(a, b, share, score) for a, b in zip(zero, one, strict=True)]
+        return Finding(*bounds, on_lattice=self._on_lattice)
+
+
 def attack(game: Game, name: str, rounds: int, alpha: float, spy: type[Spy] = Spy) -> Finding:
-    """Play the game in both worlds; bounds on mu (Gaussian noise) or epsilon (Laplace noise)."""
-    played = [
-        [play(game, world, key(name, world, i), spy) for i in range(rounds)] for world in (0, 1)
-    ]
-    statistics = [game.white, game.black, game.cancelling]
-    if game.plan.private_clip is not None:
-        statistics.append(game.clip)
-    bounds = []
-    for statistic in statistics:
-        zero, one = (np.array([statistic(r) for r in world]) for world in played)
-        bounds.append(lower_bound(zero, one, alpha / len(statistics), score_of(game.plan)))
-    return Finding(*bounds, on_lattice=all(on_lattice(r) for world in played for r in world))
+    """Play the game for so many rounds in both worlds."""
+    match = Match(game, name, spy)
+    match.play_to(rounds)
+    return match.finding(alpha)
+
+
+def audit(
+    game: Game, name: str, depth: Depth, alpha: float, gate: Gate, spy: type[Spy] = Spy
+) -> tuple[Finding, bool]:
+    """Play the game until it is decided: what was found, and whether the gate was passed."""
+    match, looks = Match(game, name, spy), len(depth.looks)
+    for rounds in depth.looks:
+        match.play_to(rounds)
+        found = match.finding(alpha / looks)
+        strong = found if depth.doubt is None else match.finding(depth.doubt / looks)
+        passed = gate(strong, rounds)
+        if passed or found.worst > claim(game.plan) or not found.on_lattice:
+            break
+    print(
+        f"{name}: paid {claim(game.plan):.3f}, {rounds} rounds, white box {found.white:.3f} "
+        f"(likely {strong.white:.3f}), black box {found.black:.3f}, clip {found.clip:.3f}"
+    )
+    return found, passed
 
 
 def on_lattice(played: Round) -> bool:
@@ -240,16 +297,17 @@ def lower_bound(
 
 
 def clopper_pearson_upper(successes: int, trials: int, alpha: float) -> float:
+    """The quantile 1 - alpha of a beta distribution."""
     if successes >= trials:
         return 1.0
-    return float(beta.ppf(1 - alpha, successes + 1, trials - successes))
+    return float(betaincinv(successes + 1, trials - successes, 1 - alpha))
 
 
 def mu_of(fpr: float, fnr: float) -> float:
     """The mu of the Gaussian trade-off curve through the point (fpr, fnr); 0 if it tells nothing."""
     if fpr >= 1 or fnr >= 1:
         return 0.0
-    return max(0.0, float(norm.isf(fpr) - norm.ppf(fnr)))
+    return max(0.0, float(-ndtri(fpr) - ndtri(fnr)))
 
 
 def epsilon_of(fpr: float, fnr: float, delta: float = 0.0) -> float:

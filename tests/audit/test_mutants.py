@@ -11,6 +11,7 @@ import pytest
 from tests.audit.games import choosing, clipped, drawn, game
 from tests.audit.harness import (
     FAMILY,
+    QUICK,
     Spy,
     attack,
     claim,
@@ -24,7 +25,7 @@ from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.sums import Sums
 
-ROUNDS = 1500
+ROUNDS = QUICK.looks[0]  # the least that any game of the suite plays
 
 
 def with_lattice(plan, **changes):
@@ -123,7 +124,7 @@ def test_the_mutant_is_caught(mutant, algorithm, loss):
 def test_a_choice_whose_sensitivity_lacks_the_two_is_caught():
     """Calibrated as if one record moved two scores apart by half as much."""
     target = game("frank-wolfe", epsilon=2.5, delta=0.0, company=1, **choosing(1))
-    mutant = attack(target, "choice", 24 * ROUNDS, ALPHA, SensitivityWithoutTheTwo)
+    mutant = attack(target, "choice", 12 * ROUNDS, ALPHA, SensitivityWithoutTheTwo)
     assert mutant.worst > claim(target.plan)
     assert attack(target, "honest choice", ROUNDS, ALPHA).worst <= claim(target.plan)
 

@@ -706,3 +706,22 @@ def test_no_planner_makes_a_point_of_what_is_not_convex_even_past_the_catalog(al
     with pytest.raises((CalibrationError, TypeError)):  # no envelope is known of such a loss either
         draft = entry.plan(job, facts(columns=3), entry.parameters.model_validate(job.parameters))
         assemble(algorithm, job, facts(columns=3), draft)
+
+
+@pytest.mark.parametrize("about", [UNBOUNDED, FREE], ids=["rows", "label"])
+@pytest.mark.parametrize("algorithm", [name for name, e in CATALOG.items() if e.needs.bounded_rows])
+def test_no_plan_rests_on_a_bound_that_is_missing_even_past_its_needs(algorithm, about):
+    entry, job = CATALOG[algorithm], spec(algorithm, loss="huber")
+    if entry.takes(job, about):
+        return
+    with pytest.raises(PlanRefused):
+        plan(job, about)
+    parameters = entry.parameters.model_validate(job.parameters)
+    try:
+        made = assemble(algorithm, job, about, entry.plan(job, about, parameters))
+    except (CalibrationError, PlanRefused, ZeroDivisionError, ValueError):
+        return
+    # a sum's contributions are clipped whatever the rows and labels; nothing else may be left
+    assert isinstance(made.lattice, SumLattice) or (
+        about.storage == "fixed" and isinstance(made.lattice, ScoreLattice)
+    )

@@ -55,8 +55,8 @@ Parameters = OnePass
 
 
 class AcceleratedClippedSgdSchedule(Schedule):
-    """AC-SA; batch t is the rows [t * batch, (t + 1) * batch). `damping` is s in
-    shared/acceleration.py, per unit of a chosen clip."""
+    """AC-SA; batch t is the rows [t * batch, (t + 1) * batch). `damping` is its s, per unit of a
+    chosen clip."""
 
     kind: Literal["accelerated_clipped_sgd"] = "accelerated_clipped_sgd"
     steps: PositiveInt

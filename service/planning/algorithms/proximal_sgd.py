@@ -53,12 +53,6 @@ from service.planning.shared.heavy_tails import (
 from service.planning.spec import Facts, JobSpec
 
 NAME = "proximal-sgd"
-SETS = {
-    "none": ("l2_ball", "all", "l1_ball", "simplex", "box"),
-    "l1": ("l2_ball", "all", "box"),
-    "elastic_net": ("l2_ball", "all", "box"),
-    "group_lasso": ("l2_ball", "all"),
-}
 _ROUNDS = 8  # of T and the noise that it implies
 
 
