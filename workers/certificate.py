@@ -1,7 +1,7 @@
 """What a gradient says of a point: of a noisy one by post-processing, or of the caller's own rows."""
 
 from collections.abc import Mapping, Sequence
-from math import inf, isfinite, sqrt
+from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,12 @@ from service.datasets.encode import columns_from_rows, encode_features, encode_l
 from service.jobs.card import weights_of
 from service.planning.algorithms.stationarity_certificate import CONFIDENCE, noise_norm
 from service.planning.lattice import SumLattice
-from service.planning.losses import scalar, set_radius
 from service.planning.plan import CertificateSchedule, Plan
-from service.planning.spec import FeasibleSet, JobSpec
-from workers.algorithms.stochastic_frank_wolfe import norm
-from workers.arrays import length
+from service.planning.sets import FeasibleSet
+from service.planning.spec import JobSpec
+from service.planning.vectors import length
 from workers.directions import ball
-from workers.kernels.losses import as_slope, slopes_at
-from workers.kernels.projections import project
+from workers.kernels.losses import exact_slope, slopes_at
 from workers.randomness import Randomness, Use
 
 Floats = NDArray[np.float64]
@@ -32,7 +30,7 @@ def certificate_of(plan: Plan, w: Floats, gradient: Floats) -> dict[str, Any]:
     assert of is not None
     sums = plan.facts.rows * schedule.points
     noise = noise_norm(lattice, w.size) / sums
-    farthest = length(w) + set_radius(plan.spec.set, w.size)
+    farthest = length(w) + plan.spec.set.l2_radius(w.size)
     return {
         "of": of.job,
         "model_digest": of.digest,
@@ -47,10 +45,10 @@ def certificate_of(plan: Plan, w: Floats, gradient: Floats) -> dict[str, Any]:
 
 def measures(gradient: Floats, w: Floats, feasible: FeasibleSet, step: float) -> dict[str, Any]:
     """Frank-Wolfe's gap max <g, w - v> over the set, and the lengths of g and of the projected one."""
-    lowest, here = least(gradient, feasible), float(np.einsum("i,i->", gradient, w))
+    lowest, here = feasible.least(gradient), float(np.einsum("i,i->", gradient, w))
     projected = None
-    if feasible.kind not in ("polytope", "lp_ball"):  # which have no projection in closed form
-        moved = (w - project(w - step * gradient, feasible)) / step
+    if feasible.has_projection:
+        moved = (w - feasible.project(w - step * gradient)) / step
         projected = length(moved)
     return {
         "gradient": gradient.tolist(),
@@ -58,25 +56,6 @@ def measures(gradient: Floats, w: Floats, feasible: FeasibleSet, step: float) ->
         "projected_gradient_norm": projected,
         "stationarity_gap": here - lowest if isfinite(lowest) else None,
     }
-
-
-def least(gradient: Floats, feasible: FeasibleSet) -> float:  # noqa: PLR0911 - one per set
-    """min <gradient, v> over the set."""
-    match feasible.kind:
-        case "l2_ball":
-            return -feasible.radius * length(gradient)
-        case "l1_ball":
-            return -feasible.radius * float(np.abs(gradient).max())
-        case "lp_ball":
-            return -feasible.radius * norm(gradient, feasible.p / (feasible.p - 1))
-        case "simplex":
-            return feasible.total * float(gradient.min())
-        case "box":
-            return float(np.minimum(feasible.lower * gradient, feasible.upper * gradient).sum())
-        case "polytope":
-            return float(np.einsum("vi,i->v", np.array(feasible.vertices), gradient).min())
-        case _:
-            return -inf
 
 
 def certify(
@@ -112,5 +91,5 @@ def mean_gradient(spec: JobSpec, x: Floats, y: Floats, w: Floats) -> Floats:
         chances /= chances.sum(axis=1, keepdims=True)
         chances[np.arange(len(y)), y.astype(int)] -= 1
         return np.asarray((chances.T @ x).ravel() / len(x))
-    slopes = slopes_at(as_slope(scalar(spec.loss)), x @ w, y)
+    slopes = slopes_at(exact_slope(spec.loss), x @ w, y)
     return np.asarray(slopes @ x / len(x))

@@ -20,7 +20,7 @@ from service.planning.lattice import (
     ScoreLattice,
     SumLattice,
 )
-from service.planning.losses import SHARP
+from service.planning.loss import SHARP
 from service.planning.plan import Ball, OnlineToNonconvexSchedule, Plan, PrivateClip
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels import madd

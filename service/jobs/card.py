@@ -50,7 +50,7 @@ def _parameters(plan: Plan, schema: Schema, weights: list[float]) -> dict[str, A
     """A linear model as scikit-learn writes it (one row of `coef_` per class for softmax), the weights
     of a network, or the location that a geometric median is."""
     label, d = schema.label, schema.width
-    if plan.spec.loss.kind == "geometric_median":
+    if plan.spec.loss.located:
         return _NOTHING | {"location": decode_point(schema, weights)}
     classes = [label.negative, label.positive] if isinstance(label, BinaryLabel) else None
     if isinstance(plan.spec.model, ReluNetwork):

@@ -1,7 +1,7 @@
 """What an algorithm asks of a job, and the words with which it declines."""
 
 from service.errors import PlanRefused
-from service.planning.losses import Scalar, scalar
+from service.planning.loss import Scalar
 from service.planning.spec import Facts, JobSpec
 
 
@@ -14,12 +14,12 @@ def require_set(name: str, spec: JobSpec, kinds: tuple[str, ...]) -> None:
 
 def require_rowwise_margin(name: str, spec: JobSpec) -> Scalar:
     """For algorithms that hold for generalized linear losses only."""
-    if spec.loss.kind in ("softmax", "geometric_median"):
+    if not spec.loss.margin:
         raise PlanRefused(
             f"{name} needs a loss of one margin <w, x>, which {spec.loss.kind} is not; "
             "gradient-descent takes it with a linear model."
         )
-    return scalar(spec.loss)
+    return spec.loss.scalar()
 
 
 def require_row_bound(name: str, facts: Facts) -> float:

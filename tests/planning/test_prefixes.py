@@ -8,7 +8,7 @@ import pytest
 
 from service.errors import PlanRefused
 from service.planning.lattice import largest_sensitivity, target
-from service.planning.losses import problem
+from service.planning.problem import problem
 from service.planning.prefixes import (
     PRECISION,
     burden,

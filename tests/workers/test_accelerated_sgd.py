@@ -12,7 +12,7 @@ from scipy.stats import chi2
 import workers.data
 from service.planning.algorithms.accelerated_sgd import Smoother, staged
 from service.planning.catalog import plan
-from service.planning.losses import problem
+from service.planning.problem import problem
 from service.planning.plan import Stage
 from service.planning.spec import AllSpace, L2Ball
 from tests.planning.cases import facts, spec

@@ -10,7 +10,7 @@ from service.errors import PlanRefused
 from service.planning.algorithms.stationarity_certificate import CONFIDENCE, noise_norm
 from service.planning.catalog import plan
 from service.planning.lattice import calibrate, target
-from service.planning.losses import problem
+from service.planning.problem import problem
 from service.planning.plan import canonical_json
 from service.planning.spec import AllSpace, Box, L1Ball, L2Ball, LpBall, Polytope, Simplex
 from tests.planning.cases import OF, facts, spec

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from service.planning.plan import AcceleratedClippedSgdSchedule, Plan, Stage
 from workers.algorithms.accelerated_sgd import ac_sa
 from workers.data import Data
-from workers.kernels.projections import project
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
@@ -27,5 +26,5 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         progress.step()
         return total / batch
 
-    w = project(np.zeros(plan.dimension), plan.spec.set)
+    w = plan.spec.set.project(np.zeros(plan.dimension))
     return ac_sa(gradient, w, stage, schedule.smoothness, plan.spec.set, ridge=ridge)

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.plan import AcceleratedSgdSchedule, Plan, Stage
-from service.planning.spec import FeasibleSet
+from service.planning.sets import FeasibleSet
 from workers.data import Data
-from workers.kernels.projections import project
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
@@ -17,7 +16,7 @@ Floats = NDArray[np.float64]
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, feasible = plan.schedule, plan.spec.set
     assert isinstance(schedule, AcceleratedSgdSchedule)
-    w = project(np.zeros(plan.dimension), feasible)
+    w = feasible.project(np.zeros(plan.dimension))
     gradient = mean_gradient(data, progress, schedule.batch, 0, plan.facts.rows)
     for stage in schedule.stages:
         w = ac_sa(gradient, w, stage, schedule.smoothness, feasible, ridge=plan.spec.ridge)
@@ -57,6 +56,6 @@ def ac_sa(
         a = 2 / (t + 1)
         c = 2 * (2 * smoothness + stage.damping) / (t * (t + 1)) + mu * (t - 1) / (t + 1)
         g = gradient((1 - a) * mean + a * w)
-        w = project((c * w + a * (pull * centre - g)) / (c + a * mu), feasible)
+        w = feasible.project((c * w + a * (pull * centre - g)) / (c + a * mu))
         mean = (1 - a) * mean + a * w
     return mean

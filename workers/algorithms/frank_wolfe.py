@@ -1,7 +1,5 @@
 """Runs what service/planning/algorithms/frank_wolfe.py planned."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -12,25 +10,12 @@ from workers.data import Data
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
-Sum = NDArray[np.int64]
-_PUBLIC_MAX = 2.0**60  # of the ridge's part of a score: with any sum's it stays within int64
-
-
-@dataclass(frozen=True)
-class Corners:
-    """The vertices: where to start, their scores from a sum of gradients, and one by its number."""
-
-    centre: Floats
-    scores: Callable[
-        [Floats, Sum], Sum
-    ]  # of the ridge's sum of gradients and, in its units, the data's
-    vertex: Callable[[int], Floats]
 
 
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, lattice = plan.schedule, plan.lattice
     assert isinstance(schedule, FrankWolfeSchedule) and lattice.kind == "score"
-    corners = corners_of(plan, schedule.unit)
+    corners = plan.spec.set.corners(plan.dimension, schedule.unit)
     w = corners.centre
     for t in range(1, schedule.steps + 1):
         pull = plan.facts.rows * plan.spec.ridge * w / lattice.step
@@ -39,49 +24,3 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         w = (1 - m) * w + m * corners.vertex(chosen)
         progress.step()
     return w
-
-
-def corners_of(plan: Plan, unit: float) -> Corners:
-    feasible, d = plan.spec.set, plan.dimension
-    match feasible.kind:
-        case "l1_ball":
-            return Corners(
-                centre=np.zeros(d),
-                scores=_both_signs,
-                vertex=lambda i: feasible.radius * _axis(d, i % d, 1.0 if i < d else -1.0),
-            )
-        case "simplex":
-            return Corners(
-                centre=np.full(d, feasible.total / d),
-                scores=lambda pull, total: total + public_part(pull),
-                vertex=lambda i: feasible.total * _axis(d, i, 1.0),
-            )
-        case "polytope":
-            vertices = np.array(feasible.vertices)
-            relative = (vertices - vertices[0]) / unit
-            return Corners(
-                centre=vertices.mean(axis=0),
-                scores=lambda pull, total: (
-                    np.rint((relative * total).sum(axis=1)).astype(np.int64)
-                    + public_part((relative * pull).sum(axis=1))
-                ),
-                vertex=lambda i: vertices[i],
-            )
-        case _:
-            raise TypeError(feasible.kind)
-
-
-def _both_signs(pull: Floats, total: Sum) -> Sum:
-    signed = total + public_part(pull)
-    return np.concatenate([signed, -signed])
-
-
-def public_part(pull: Floats) -> Sum:
-    """The ridge's part, in whole units: a function of earlier choices alone."""
-    return np.rint(np.clip(np.nan_to_num(pull), -_PUBLIC_MAX, _PUBLIC_MAX)).astype(np.int64)
-
-
-def _axis(d: int, place: int, sign: float) -> Floats:
-    axis = np.zeros(d)
-    axis[place] = sign
-    return axis

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.plan import PhasedSgdSchedule, Plan, SgdPhase
-from workers.arrays import length
+from service.planning.vectors import length
 from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.trajectory import descend

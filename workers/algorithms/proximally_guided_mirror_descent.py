@@ -5,13 +5,11 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.losses import set_radius
 from service.planning.plan import Plan, ProximallyGuidedMirrorDescentSchedule
-from workers.arrays import length
+from service.planning.vectors import length
 from workers.data import Data
 from workers.directions import gaussians
 from workers.kernels.mirror import mirror_gradient, nearest
-from workers.kernels.projections import project
 from workers.progress import Progress
 from workers.randomness import Use
 
@@ -38,9 +36,9 @@ def _start(plan: Plan, data: Data) -> Floats:
     w: Floats = np.zeros(plan.dimension)
     if plan.schedule.start == "random":  # type: ignore[union-attr]
         normals = gaussians(data.stream(Use.DIRECTIONS, 0), w.size)
-        radius = set_radius(plan.spec.set, w.size)
+        radius = plan.spec.set.l2_radius(w.size)
         w = normals * ((radius / 2 if isfinite(radius) else 1.0) / length(normals))
-    return project(w, plan.spec.set)
+    return plan.spec.set.project(w)
 
 
 def _round(

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from service.planning.algorithms.stochastic_frank_wolfe import exponent
 from service.planning.plan import Plan, StochasticFrankWolfeSchedule
 from service.planning.rounds import slope_bound, step_size
-from workers.arrays import length
+from service.planning.vectors import length, norm
 from workers.data import Data
 from workers.progress import Progress
 
@@ -16,7 +16,6 @@ Floats = NDArray[np.float64]
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, feasible = plan.schedule, plan.spec.set
     assert isinstance(schedule, StochasticFrankWolfeSchedule)
-    assert feasible.kind in ("lp_ball", "l2_ball")
     p = exponent(feasible)
     w = output = np.zeros(plan.dimension)
     drawn = data.drawn(schedule.rounds[-1].steps)
@@ -27,7 +26,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
             bound = slope_bound(schedule.lipschitz, _change(plan, schedule, w - before, p), a)
             noisy = data.noisy_change(w, before, 1 - a, bound, rows.start, rows.stop)
             mean = (1 - a) * mean + noisy / len(rows)
-            v = lowest(mean + plan.spec.ridge * w, p, feasible.radius)
+            v = feasible.lowest(mean + plan.spec.ridge * w)
             before, w = w, w + a * (v - w)
             output = w if t == drawn else output  # that of the last round stays
             progress.step()
@@ -38,23 +37,3 @@ def _change(plan: Plan, schedule: StochasticFrankWolfeSchedule, move: Floats, p:
     """How far any record's slope may change when the weights make this move."""
     margin = length(move) * (plan.facts.l2 or 0.0)
     return schedule.smoothness * min(margin, norm(move, p) * schedule.row_norm)
-
-
-def norm(v: Floats, p: float) -> float:
-    """||v||_p, without overflow; p may be infinite."""
-    largest = float(np.abs(v).max())
-    if largest == 0:
-        return 0.0
-    scaled = v / largest
-    return largest * (length(scaled) if p == 2 else float(np.linalg.norm(scaled, p)))
-
-
-def lowest(d: Floats, p: float, radius: float) -> Floats:
-    """The v of least <v, d> with ||v||_p <= radius; 0 if all are alike."""
-    largest = float(np.abs(d).max())
-    if not 0 < largest < np.inf:
-        return np.zeros(d.size)
-    q = p / (p - 1)
-    u = np.abs(d / largest)
-    v: Floats = -np.sign(d) * (u / norm(u, q)) ** (q - 1)
-    return radius * v

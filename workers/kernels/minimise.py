@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from service.planning.minimiser import GROUP
-from workers.kernels.losses import RESIDUAL, derivative64, value64
+from workers.kernels.losses import derivative64, value64
 
 _LANES = 8
 _TOGETHER = 4  # rows that share the loads of the weights
@@ -195,7 +195,7 @@ def robust_sum(x, y, weights, loss, bound, shift, corner):
     rows, columns = x.shape
     total, group = np.zeros(columns + 1), np.zeros(columns + 1)
     slopes = np.empty(GROUP)
-    regresses = loss.code == RESIDUAL
+    regresses = loss.residual
     for first in range(0, rows, GROUP):
         count = min(GROUP, rows - first)
         margins(x, first, count, weights, slopes)

@@ -64,7 +64,7 @@ from math import isfinite, log, pi, sqrt
 from service.planning.algorithms.gradient_descent import SETS, clip_bound
 from service.planning.assemble import assemble
 from service.planning.lattice import calibrate, target
-from service.planning.losses import Problem, problem, scalar
+from service.planning.losses import Problem, problem
 from service.planning.plan import (
     AcceleratedSgdSchedule,
     Ball,
@@ -170,10 +170,9 @@ class Smoother:
     def of(cls, p: Problem, spec: JobSpec, facts: Facts) -> "Smoother":
         if p.is_smooth:
             return cls(p.beta, 0.0, None)
-        if spec.loss.kind == "geometric_median":
+        if not spec.loss.margin:
             return cls(None, p.G**2 / 2, None)
-        slope = scalar(spec.loss)
-        jump = p.X2 * (slope.high - slope.low if slope.shape == "residual" else 1.0)
+        jump = p.X2 * spec.loss.scalar().jump
         return cls(None, jump**2 / (2 * pi), jump * sqrt((facts.columns + 2) / (2 * pi)))
 
     def bias(self, beta: float) -> float:

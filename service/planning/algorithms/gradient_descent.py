@@ -176,7 +176,7 @@ def _assembled(
 def _require_steps_that_stay(spec: JobSpec, step_size: float) -> None:
     """A step takes w to (1 - step_size ridge) w and something bounded: where that factor is below -1
     and no set holds w, it would soon leave the floats, and the job would fail after its charge."""
-    if spec.set.kind == "all" and step_size * spec.ridge > 2:
+    if not spec.set.bounded and step_size * spec.ridge > 2:
         raise PlanRefused(
             f"over all of R^d steps of {step_size:g} diverge with ridge {spec.ridge:g}; set "
             f"parameters.step_size to {1 / spec.ridge:g}, or use the set l2_ball."

@@ -83,7 +83,6 @@ STEPS_MAX = 2**13  # of one pass, by default
 PASSES_MAX = 2**9
 DIRECTIONS_MAX = 128  # by default
 TOLERANCE = 0.05  # a bound this much larger is as good, if it takes fewer steps
-ONE_SIDED = ("logistic", "margin", "sigmoid", "savage", "ramp")  # slopes of one sign, given a label
 
 
 class Parameters(StepsAndClip):
@@ -165,7 +164,7 @@ class Layout:
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     require_set(NAME, spec, SETS)
     p, goal = problem(spec, facts), target(spec, facts)
-    slope = require_rowwise_margin(NAME, spec)
+    require_rowwise_margin(NAME, spec)
     network, passes = spec.model.kind != "linear", parameters.oracle.endswith("multi-pass")
     zero_order = parameters.oracle.startswith("zero")
     clip, alpha = clip_bound(parameters, p, facts), parameters.radius or 1 / p.X2
@@ -174,7 +173,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     if not network and not zero_order:
         directions = 1
     wider = sqrt(max(1.0, d / directions)) if zero_order else 1.0
-    swing = L if slope.shape in ONE_SIDED else 2 * L
+    swing = L if spec.loss.one_sided else 2 * L
     turn = 2 * swing * (sqrt(d) / 2 if zero_order else sqrt((d + 2) / (2 * pi))) / alpha
     if network:
         turn = 2 * L * (1 + p.X2**2)

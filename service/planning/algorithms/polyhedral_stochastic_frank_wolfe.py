@@ -78,6 +78,7 @@ from service.planning.rounds import (
     step_size,
 )
 from service.planning.spec import Facts, JobSpec
+from service.planning.vertices import Vertices, largest_pair
 
 NAME = "polyhedral-stochastic-frank-wolfe"
 ONE = Recursive.KEPT_ONE
@@ -85,8 +86,6 @@ SLACK = 3
 VERTEX_BITS = 32  # binary places of a vertex given by its entries
 _COARSER = 8  # than the units of frank-wolfe, for scores that stay within int64
 _SCORE_MAX = 2**62
-
-Vertices = tuple[tuple[float, ...], ...]
 
 
 class Parameters(BaseModel):
@@ -229,13 +228,13 @@ def _gap(
 def _shape(spec: JobSpec, facts: Facts) -> tuple[Shape, float]:
     """The polytope's shape, and the largest margin over it."""
     s, feature = frank_wolfe.scores(spec, facts), facts.feature_step or 0.0
-    if spec.set.kind != "polytope":
+    if spec.set.listed is None:
         pairs = int(s.pairs)
         return Shape(s.candidates, s.unit, pairs, pairs * s.unit * feature), s.margin
     unit = s.unit * _COARSER
-    fixed = fixed_point(spec.set.vertices, unit)
+    fixed = fixed_point(spec.set.listed, unit)
     reach = partial(_reach, facts.linf_units or 0, facts.l2_units or 0)
-    fine = frank_wolfe.largest_pair(fixed, reach)
+    fine = largest_pair(fixed, reach)
     pairs = -(-fine // 2**VERTEX_BITS)
     return Shape(s.candidates, unit, pairs, pairs * unit * feature), s.margin
 

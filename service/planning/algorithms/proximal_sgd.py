@@ -45,15 +45,10 @@ from service.planning.losses import problem
 from service.planning.plan import Plan, Prediction, ProximalSgdSchedule, rounded
 from service.planning.releases import Disjoint
 from service.planning.requirements import require_set
+from service.planning.sets import SETS
 from service.planning.spec import Facts, JobSpec
 
 NAME = "proximal-sgd"
-SETS = {
-    "none": ("l2_ball", "all", "l1_ball", "simplex", "box"),
-    "l1": ("l2_ball", "all", "box"),
-    "elastic_net": ("l2_ball", "all", "box"),
-    "group_lasso": ("l2_ball", "all"),
-}
 _ROUNDS = 8  # of T and the noise that it implies
 
 
@@ -68,15 +63,12 @@ class Parameters(OnePass):
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     h = spec.regulariser
-    require_set(f"{NAME} with the regulariser {h.kind}", spec, SETS[h.kind])
-    if h.kind == "group_lasso" and sum(h.groups) != facts.columns - 1:
-        raise PlanRefused(
-            f"the groups hold {sum(h.groups)} features and this dataset has {facts.columns - 1} "
-            f"besides the intercept; give sizes that add up to {facts.columns - 1}, in their order."
-        )
+    suitable = tuple(feasible.name() for feasible in SETS if h.suits(feasible))
+    require_set(f"{NAME} with the regulariser {h.kind}", spec, suitable)
+    h.require_columns(facts.columns)
     p, goal = problem(spec, facts), target(spec, facts)
     require_smooth(NAME, spec, p)
-    smooth = spec.ridge + (h.l2 if h.kind == "elastic_net" else 0.0)
+    smooth = spec.ridge + h.square
     mu = smooth + (parameters.growth or 0.0)
     if mu < RIDGE_MIN and parameters.steps is None:
         raise PlanRefused(

@@ -76,10 +76,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
             "parameters.points are drawn from a ball about the model; set parameters.radius above 0 "
             "too, or leave points out."
         )
-    if spec.set.kind == "polytope" and len(spec.set.vertices[0]) != d:
+    if spec.set.listed is not None and len(spec.set.listed[0]) != d:
         raise PlanRefused(
             f"every vertex needs {d} entries, one per weight of the model with the intercept first, "
-            f"and these have {len(spec.set.vertices[0])}."
+            f"and these have {len(spec.set.listed[0])}."
         )
     points = parameters.points or (POINTS_BY_DEFAULT if parameters.radius > 0 else 1)
     bound = clip_bound(StepsAndClip(clip=parameters.clip), p, facts)

@@ -55,7 +55,8 @@ from service.planning.rounds import (
     require_smooth_on_bounded_rows,
     slope_bounds,
 )
-from service.planning.spec import Facts, FeasibleSet, JobSpec
+from service.planning.sets import FeasibleSet
+from service.planning.spec import Facts, JobSpec
 
 NAME = "stochastic-frank-wolfe"
 SETS = ("lp_ball", "l2_ball")
@@ -113,7 +114,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
 
 def exponent(feasible: FeasibleSet) -> float:
     """p of the set's norm."""
-    return feasible.p if feasible.kind == "lp_ball" else 2.0
+    return feasible.norm_exponent or 2.0
 
 
 def row_norm(facts: Facts, p: float) -> float:

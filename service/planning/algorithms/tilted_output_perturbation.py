@@ -30,7 +30,7 @@ from pydantic import Field
 from service.errors import PlanRefused
 from service.planning import minimiser
 from service.planning.lattice import target
-from service.planning.losses import Scalar, problem
+from service.planning.losses import problem
 from service.planning.minimiser import Costs, Objective, U
 from service.planning.plan import Moreau, Plan, rounded
 from service.planning.requirements import require_row_bound, require_rowwise_margin, require_set
@@ -55,7 +55,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
     n, d, L0, L, tilt, steps = p.n, p.d, p.lipschitz, p.G, parameters.tilt, parameters.steps
 
     widest = p.W if spec.ridge == 0 else min(p.W, L / spec.ridge)
-    spread = loss_spread(shape, widest * X2 * (1 + 1e-9), L0)
+    spread = spec.loss.difference(widest * X2 * (1 + 1e-9), L0)
     share = largest_share(tilt * spread, n)
     k = minimiser.noise_per_sensitivity(goal, d)
     strong = spec.ridge or minimiser.ridge_for(L, p.beta + tilt * L**2, p.W, share, k)
@@ -109,16 +109,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Plan:
         ),
         tilt=tilt,
     )
-
-
-def loss_spread(shape: Scalar, margin: float, L0: float) -> float:
-    """A bound on the difference of two records' losses at one w, with margins up to `margin`. That of
-    a loss's Moreau envelope is no larger."""
-    if shape.shape == "logistic":  # log(1 + e^m) - log(1 + e^-m) = m
-        return margin
-    if shape.shape == "margin":
-        return 1 + margin if margin > 1 else 2 * margin
-    return L0 * (1 + margin)
 
 
 def largest_share(exponent: float, n: int) -> float:

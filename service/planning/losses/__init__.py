@@ -1,0 +1,47 @@
+"""Losses, one file each: what an analyst may ask for, and its constants. Adding one is a file here, a
+file of the same name in workers/losses/, and a line in this list."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+from service.planning.kinds import OneOf, classes
+from service.planning.loss import BaseLoss
+
+LOSSES: tuple[type[BaseLoss], ...] = classes(
+    __name__,
+    [
+        "logistic:Logistic",
+        "hinge:Hinge",
+        "smoothed_hinge:SmoothedHinge",
+        "squared:Squared",
+        "absolute:Absolute",
+        "huber:Huber",
+        "pinball:Pinball",
+        "softmax:Softmax",
+        "geometric_median:GeometricMedian",
+        "sigmoid:Sigmoid",
+        "savage:Savage",
+        "ramp:Ramp",
+        "welsch:Welsch",
+        "trimmed:Trimmed",
+        "phase_retrieval:PhaseRetrieval",
+    ],
+)
+Loss = Annotated[BaseLoss, OneOf(LOSSES)]
+
+
+def fitting(label: str) -> list[str]:
+    """The losses that fit this kind of label."""
+    return sorted(loss.name() for loss in LOSSES if label in loss.labels)
+
+
+if TYPE_CHECKING:
+    from service.planning.problem import Problem as Problem
+    from service.planning.problem import is_convex as is_convex
+    from service.planning.problem import problem as problem
+else:
+
+    def __getattr__(name: str) -> Any:  # the same where names are looked up, without a circle
+        if name in ("Problem", "is_convex", "problem"):
+            return getattr(import_module("service.planning.problem"), name)
+        raise AttributeError(name)

@@ -1,0 +1,17 @@
+"""Regularisers, one file each. Adding one is a file here and a line in this list."""
+
+from typing import Annotated
+
+from service.planning.kinds import OneOf, classes
+from service.planning.regulariser import BaseRegulariser
+
+REGULARISERS: tuple[type[BaseRegulariser], ...] = classes(
+    __name__,
+    [
+        "none:NoRegulariser",
+        "l1:L1",
+        "elastic_net:ElasticNet",
+        "group_lasso:GroupLasso",
+    ],
+)
+Regulariser = Annotated[BaseRegulariser, OneOf(REGULARISERS)]

@@ -1,0 +1,20 @@
+"""Feasible sets, one file each. Adding one is a file here and a line in this list."""
+
+from typing import Annotated
+
+from service.planning.feasible import BaseSet
+from service.planning.kinds import OneOf, classes
+
+SETS: tuple[type[BaseSet], ...] = classes(
+    __name__,
+    [
+        "all:AllSpace",
+        "l2_ball:L2Ball",
+        "l1_ball:L1Ball",
+        "lp_ball:LpBall",
+        "simplex:Simplex",
+        "box:Box",
+        "polytope:Polytope",
+    ],
+)
+FeasibleSet = Annotated[BaseSet, OneOf(SETS)]
