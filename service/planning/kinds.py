@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from pkgutil import resolve_name
 from typing import Annotated, Any, Union
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Public(BaseModel):
@@ -30,13 +29,6 @@ def classes(package: str, entries: Iterable[str]) -> tuple[type[Any], ...]:
     return tuple(resolve_name(f"{package}.{entry}") for entry in entries)
 
 
-class OneOf:
-    """Annotates a base class: any of these subclasses, and no other."""
-
-    def __init__(self, options: tuple[type[Any], ...]) -> None:
-        self._union = Annotated[Union[options], Field(discriminator="kind")]  # noqa: UP007 - at run time
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return handler.generate_schema(self._union)
+def union(options: tuple[type[Any], ...]) -> Any:
+    """Any of these classes, and no other. Where types are checked, their base class stands for it."""
+    return Annotated[Union[options], Field(discriminator="kind")]  # noqa: UP007 - at run time

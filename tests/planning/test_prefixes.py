@@ -8,7 +8,6 @@ import pytest
 
 from service.errors import PlanRefused
 from service.planning.lattice import largest_sensitivity, target
-from service.planning.problem import problem
 from service.planning.prefixes import (
     PRECISION,
     burden,
@@ -21,6 +20,7 @@ from service.planning.prefixes import (
     weights,
 )
 from service.planning.price import price_units
+from service.planning.problem import problem
 from service.planning.releases import Gaussian, Leaf, Prefixes, Pure
 from tests.planning.cases import facts, spec
 from workers.prefixes import prefixes

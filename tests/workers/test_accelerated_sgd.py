@@ -12,9 +12,10 @@ from scipy.stats import chi2
 import workers.data
 from service.planning.algorithms.accelerated_sgd import Smoother, staged
 from service.planning.catalog import plan
-from service.planning.problem import problem
 from service.planning.plan import Stage
-from service.planning.spec import AllSpace, L2Ball
+from service.planning.problem import problem
+from service.planning.sets.all import AllSpace
+from service.planning.sets.l2_ball import L2Ball
 from tests.planning.cases import facts, spec
 from tests.workers.test_sensitivity import D, data, movement, records, sums, weights
 from workers.algorithms.accelerated_sgd import ac_sa

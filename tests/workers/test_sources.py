@@ -21,6 +21,8 @@ GENERATORS = {
 }
 # `epsilond worker` starts the worker, `epsilond jobs certify` computes on the caller's own rows
 COMPOSITION_ROOT = ("service/cli.py", ("workers.celery_app", "workers.certificate"))
+# a kernel has the name of its loss, and the list of losses is service's
+BY_NAME = "workers/losses/__init__.py"
 TAKE_STREAMS = ("workers/data.py", "workers/directions.py", "workers/samplers/__init__.py")
 
 
@@ -69,16 +71,36 @@ def faults(path: str, source: str) -> list[str]:
                 and any(within(name, allowed) for allowed in COMPOSITION_ROOT[1])
             ):
                 out.append(f"service imports {name}")
-        if within(name, "importlib") and path.startswith("workers/"):
+        if path.startswith("workers/") and finds_by_name(path, name):
             out.append("an import that cannot be checked")
+    out += calls_that_cannot_be_checked(tree)
+    if path != "workers/randomness.py" and makes_a_stream(tree):
+        out.append("only Randomness makes streams")
+    if looks_beyond_its_package(tree):
+        out.append("a kernel is looked up in its own package only")
+    return out
+
+
+def calls_that_cannot_be_checked(tree: ast.AST) -> list[str]:
+    out = []
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "fastmath":
             out.append("fastmath changes what a kernel computes")
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "eval", "exec"):
             out.append(f"{ast.unparse(node.func)} cannot be checked")
-    if path != "workers/randomness.py" and makes_a_stream(tree):
-        out.append("only Randomness makes streams")
     return out
+
+
+def finds_by_name(path: str, name: str) -> bool:
+    """Whether this is a way to import by a name that was computed, where none is allowed."""
+    allowed = ("pkgutil", "pkgutil.resolve_name") if path == BY_NAME else ()
+    return any(within(name, by) for by in ("importlib", "pkgutil")) and name not in allowed
+
+
+def looks_beyond_its_package(tree: ast.AST) -> bool:
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = [ast.unparse(c.args[0]) for c in calls if ast.unparse(c.func) == "resolve_name"]
+    return not all(name.startswith(("f'{__name__}.", "f'{package}.")) for name in names)
 
 
 def makes_a_stream(tree: ast.AST) -> bool:
@@ -107,6 +129,11 @@ def test_a_source_draws_and_imports_only_what_it_may(path):
         ("workers/a.py", "from workers.randomness import Stream"),
         ("workers/data.py", "from workers.randomness import Stream\nStream(key, 1, 0)"),
         ("workers/a.py", "__import__('random')"),
+        ("workers/a.py", "import importlib\nimportlib.import_module('random')"),
+        ("workers/a.py", "from pkgutil import resolve_name"),
+        ("workers/a.py", "import pkgutil\npkgutil.resolve_name('random')"),
+        ("workers/losses/__init__.py", "from pkgutil import resolve_name\nresolve_name('random')"),
+        ("workers/losses/__init__.py", "from importlib import import_module"),
         ("workers/kernels/a.py", "from numba import njit\n@njit(fastmath=True)\ndef f(): pass"),
         ("workers/kernels/a.py", "import numba\nf = numba.njit(fastmath={'nnan'})(g)"),
         ("service/a.py", "import uuid"),
@@ -127,6 +154,10 @@ def test_the_check_above_sees(path, source):
     [
         ("service/a.py", "import secrets\nsecrets.token_bytes(32)"),
         ("workers/a.py", "from workers.randomness import Randomness"),
+        (
+            "workers/losses/__init__.py",
+            "from pkgutil import resolve_name\nresolve_name(f'{__name__}.{loss}:KERNEL')",
+        ),
         ("workers/a.py", "import numpy as np\nrandom = np.zeros(3)\nrandom.sum()"),
     ],
 )
@@ -148,7 +179,7 @@ def test_compiled_kernels_are_kept_under_a_name_that_any_change_of_source_change
     copy = tmp_path / "workers"
     shutil.copytree(Path(workers.__file__).parent, copy, ignore=shutil.ignore_patterns("*.nb*"))
     assert workers.sources_digest(copy) == workers.sources_digest()
-    for name in ("kernels/losses.py", "kernels/madd.py", "samplers/real.py"):
+    for name in ("kernels/losses.py", "losses/ramp.py", "kernels/madd.py", "samplers/real.py"):
         before = workers.sources_digest(copy)
         with (copy / name).open("a") as file:
             file.write("# changed")

@@ -2,7 +2,7 @@
 losses bring, by a code in `Slope`. A code is a number and nothing more: what a kernel is like stands
 in its `loop`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import nan
 from typing import Any, NamedTuple
 
@@ -86,12 +86,12 @@ def _no_value(slope, m, y, bend):
     return nan
 
 
-def slopes_by_code(pairs: list[tuple[int, Any]]) -> Any:
-    """The function (slope, m, y) with the slope's code; the last of them if there is none."""
+def _slope_by_code(pairs: list[tuple[int, Any]]) -> Any:
+    """The function (slope, m, y) that has the slope's code; the last of them if none has."""
     (code, first), *others = pairs
     if not others:
         return first
-    rest = slopes_by_code(others)
+    rest = _slope_by_code(others)
 
     @njit(inline="always", error_model="numpy")
     def choose(slope, m, y):
@@ -102,12 +102,12 @@ def slopes_by_code(pairs: list[tuple[int, Any]]) -> Any:
     return choose
 
 
-def values_by_code(pairs: list[tuple[int, Any]]) -> Any:
-    """The function (slope, m, y, bend) with the slope's code; NaN if there is none."""
+def _value_by_code(pairs: list[tuple[int, Any]]) -> Any:
+    """The function (slope, m, y, bend) that has the slope's code; NaN if none has."""
     if not pairs:
         return _no_value
     (code, first), *others = pairs
-    rest = values_by_code(others)
+    rest = _value_by_code(others)
 
     @njit(inline="always", error_model="numpy")
     def choose(slope, m, y, bend):
@@ -118,21 +118,40 @@ def values_by_code(pairs: list[tuple[int, Any]]) -> Any:
     return choose
 
 
-def in_loops(
-    codes: dict[Kernel, int], loops: tuple[int, ...], part: Callable[[Kernel], Any]
-) -> list[tuple[int, Any]]:
-    return [(code, part(kernel)) for kernel, code in codes.items() if kernel.loop in loops]
+class Choices(NamedTuple):
+    """Functions to inline, for the loop that each is named after."""
+
+    exponential32: Any
+    straight32: Any
+    bent32: Any
+    convex64: Any  # of the loops EXPONENTIAL and STRAIGHT
+    bent64: Any
+    tabulated64: Any
+    value64: Any
 
 
-exponential32 = slopes_by_code(in_loops(CODES, (EXPONENTIAL,), lambda kernel: kernel.slope32))
-straight32 = slopes_by_code(in_loops(CODES, (STRAIGHT,), lambda kernel: kernel.slope32))
-bent32 = slopes_by_code(in_loops(CODES, (BENT,), lambda kernel: kernel.slope32))
-_convex64 = slopes_by_code(in_loops(CODES, (EXPONENTIAL, STRAIGHT), lambda kernel: kernel.slope64))
-_bent64 = slopes_by_code(in_loops(CODES, (BENT,), lambda kernel: kernel.slope64))
-_tabulated64 = slopes_by_code(in_loops(CODES, (TABULATED,), lambda kernel: kernel.slope64))
-_value64 = values_by_code(
-    [(code, kernel.value64) for kernel, code in CODES.items() if kernel.value64 is not None]
-)
+def choices(codes: dict[Kernel, int]) -> Choices:
+    def short(loop: int) -> Any:
+        return _slope_by_code([(c, k.slope32) for k, c in codes.items() if k.loop == loop])
+
+    def long(*loops: int) -> Any:
+        return _slope_by_code([(c, k.slope64) for k, c in codes.items() if k.loop in loops])
+
+    return Choices(
+        exponential32=short(EXPONENTIAL),
+        straight32=short(STRAIGHT),
+        bent32=short(BENT),
+        convex64=long(EXPONENTIAL, STRAIGHT),
+        bent64=long(BENT),
+        tabulated64=long(TABULATED),
+        value64=_value_by_code([(c, k.value64) for k, c in codes.items() if k.value64 is not None]),
+    )
+
+
+_CHOICES = choices(CODES)
+exponential32, straight32, bent32 = _CHOICES.exponential32, _CHOICES.straight32, _CHOICES.bent32
+_convex64, _bent64, _tabulated64 = _CHOICES.convex64, _CHOICES.bent64, _CHOICES.tabulated64
+_value64 = _CHOICES.value64
 
 
 @njit(cache=True, error_model="numpy")

@@ -2,9 +2,9 @@
 file of the same name in workers/losses/, and a line in this list."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from service.planning.kinds import OneOf, classes
+from service.planning.kinds import classes, union
 from service.planning.loss import BaseLoss
 
 LOSSES: tuple[type[BaseLoss], ...] = classes(
@@ -27,7 +27,10 @@ LOSSES: tuple[type[BaseLoss], ...] = classes(
         "phase_retrieval:PhaseRetrieval",
     ],
 )
-Loss = Annotated[BaseLoss, OneOf(LOSSES)]
+if TYPE_CHECKING:
+    Loss = BaseLoss
+else:
+    Loss = union(LOSSES)
 
 
 def fitting(label: str) -> list[str]:
