@@ -18,6 +18,7 @@ from service.planning.spec import JobSpec
 from service.planning.vectors import length
 from workers.directions import ball
 from workers.kernels.losses import exact_slope, slopes_at
+from workers.losses import VECTOR_KERNELS
 from workers.randomness import Randomness, Use
 
 Floats = NDArray[np.float64]
@@ -85,11 +86,10 @@ def certify(
 
 def mean_gradient(spec: JobSpec, x: Floats, y: Floats, w: Floats) -> Floats:
     """Of a loss of margins over encoded rows."""
-    if spec.loss.kind == "softmax":
-        margins = x @ w.reshape(-1, x.shape[1]).T
-        chances = np.exp(margins - margins.max(axis=1, keepdims=True))
-        chances /= chances.sum(axis=1, keepdims=True)
-        chances[np.arange(len(y)), y.astype(int)] -= 1
-        return np.asarray((chances.T @ x).ravel() / len(x))
+    vectors = VECTOR_KERNELS.get(spec.loss.kind)
+    if vectors is not None:
+        if vectors.mean_gradient is None:
+            raise TypeError(f"{spec.loss.kind} is no loss of margins")
+        return vectors.mean_gradient(x, y, w)
     slopes = slopes_at(exact_slope(spec.loss), x @ w, y)
     return np.asarray(slopes @ x / len(x))

@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
-from math import isqrt, sqrt
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,14 +19,13 @@ from service.planning.lattice import (
     ScoreLattice,
     SumLattice,
 )
-from service.planning.loss import SHARP
 from service.planning.plan import Ball, OnlineToNonconvexSchedule, Plan, PrivateClip
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels import madd
 from workers.kernels.gradients import add_fixed, add_fixed_change, add_float
 from workers.kernels.losses import slope_of
 from workers.kernels.sizes import row_norms, slopes_at_zero
-from workers.kernels.vectors import add_median, add_softmax_fixed, add_softmax_float
+from workers.losses import VECTOR_KERNELS
 from workers.oracles import network_fixed, network_float, zero_order
 from workers.prefixes import Root, Tree, prefixes
 from workers.randomness import Randomness, Stream, Use
@@ -100,17 +98,21 @@ class Data:
         """From here on sums are made on this lattice of the Plan, in units of the clip."""
         clip, step = lattice.clip * (self._clip or 1.0), lattice.step * (self._clip or 1.0)
         self._lattice = lattice.model_copy(update={"clip": clip, "step": step})
-        self.__dict__.pop("_layout", None)
+        self.__dict__.pop("layout", None)
 
     def exact_counts(self) -> Sum:
         """How many records have a gradient at 0 that is no longer than each candidate for the clip:
         before noise, for the choice above and for tests that attack its sensitivity."""
         facts, loss, l1 = self._plan.facts, self._plan.spec.loss, self._sums.norm == "l1"
-        softmax = sqrt(1 - 1 / (facts.classes or 2)) if loss.kind == "softmax" else None
-        slope = None if softmax is not None else slope_of(self._plan)
+        slope, alike = slope_of(self._plan) if loss.margin else None, 0.0
+        if slope is None:
+            at_zero = VECTOR_KERNELS[loss.kind].slope_at_zero
+            if at_zero is None:
+                raise WrongDataError
+            alike = at_zero(facts)
 
         def count(x: Array, y: Array) -> Sum:
-            sizes, norms = np.full((2, len(y)), softmax or 1.0)
+            sizes, norms = np.full((2, len(y)), alike)
             if slope is not None:
                 slopes_at_zero(sizes, y, slope)
             if facts.l2 is not None:
@@ -167,7 +169,7 @@ class Data:
             raise WrongDataError
         if lattice.derivative_units is not None and facts.feature_step is not None:
             return bound / lattice.derivative_units * facts.feature_step
-        return bound / self._contribution
+        return bound / self.contribution
 
     def noisy_gradient(
         self, at: Floats, before: Floats | None, directions: Floats | None
@@ -361,7 +363,7 @@ class Data:
         far as any sum on this lattice, whatever `bound` is. Linear models only."""
         if not 0 <= start < stop <= self._plan.facts.rows or not bound > 0:
             raise WrongDataError
-        if self._plan.spec.loss.kind in ("softmax", "geometric_median"):
+        if not self._plan.spec.loss.margin:
             raise WrongDataError
         if self._plan.spec.model.kind != "linear":
             raise WrongDataError
@@ -373,14 +375,12 @@ class Data:
         fixed = self._plan.facts.storage == "fixed"
         if self._plan.spec.model.kind != "linear":
             return self._sum_of(self._network(weights[None], None), rows)
-        match self._plan.spec.loss.kind:
-            case "softmax":
-                add = self._softmax_fixed(weights) if fixed else self._softmax_float(weights)
-            case "geometric_median":
-                add = self._median(weights)
-            case _:
-                add = self._fixed(weights) if fixed else self._float(weights)
-        return self._sum_of(add, rows)
+        vectors = VECTOR_KERNELS.get(self._plan.spec.loss.kind)
+        if vectors is None:
+            return self._sum_of(self._fixed(weights) if fixed else self._float(weights), rows)
+        if isinstance(self._plan.smoothing, Ball):
+            raise WrongDataError
+        return self._sum_of(vectors.gradients(self._plan, self._sums, self, weights), rows)
 
     def _sum_of(self, add: Add, rows: range | NDArray[np.int64]) -> Sum:
         """Integer addition does not mind in which order, and a record's floats do not depend on the
@@ -411,7 +411,7 @@ class Data:
         return total
 
     def _fixed(self, weights: NDArray[np.float64]) -> Add:
-        bound, scale, places, fast = self._layout
+        bound, scale, places, fast = self.layout
         facts, loss = self._plan.facts, slope_of(self._plan)
         units, per_unit = integer_weights(weights, facts.l2_units or 0)
         margin_step = min((facts.feature_step or 0.0) * per_unit, 1e30)  # margins are float32
@@ -432,7 +432,7 @@ class Data:
         return add
 
     def _fixed_change(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
-        units_max, _, places, fast = self._layout
+        units_max, _, places, fast = self.layout
         facts, loss = self._plan.facts, slope_of(self._plan)
         size = now.size + (-now.size % madd.LANES if fast else 0)
         parts: list[Any] = []
@@ -451,7 +451,7 @@ class Data:
         return add
 
     @cached_property
-    def _layout(self) -> tuple[int, float, NDArray[np.int64], bool]:
+    def layout(self) -> tuple[int, float, NDArray[np.int64], bool]:
         """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, where each
         column stands, and whether that is in the chunks of the vector kernel."""
         lattice, facts = self._lattice, self._plan.facts
@@ -467,7 +467,7 @@ class Data:
 
     def _float(self, weights: NDArray[np.float64]) -> Add:
         lattice, loss = self._sums, slope_of(self._plan)
-        bound, use_l1 = self._contribution, lattice.norm == "l1"
+        bound, use_l1 = self.contribution, lattice.norm == "l1"
 
         def add(x: Array, y: Array) -> Sum:
             total = np.zeros(weights.size, dtype=np.int64)
@@ -477,7 +477,7 @@ class Data:
         return add
 
     def _float_change(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
-        loss, units_max, use_l1 = slope_of(self._plan), self._contribution, self._sums.norm == "l1"
+        loss, units_max, use_l1 = slope_of(self._plan), self.contribution, self._sums.norm == "l1"
 
         def add(x: Array, y: Array) -> Sum:
             total = np.zeros(now.size, dtype=np.int64)
@@ -492,66 +492,15 @@ class Data:
             raise WrongDataError  # entries would leave int32, and their squares int64
         if facts.storage == "float64":
             return network_float(self._plan, lattice, points, move)
-        _, _, places, fast = self._layout
+        _, _, places, fast = self.layout
         return network_fixed(self._plan, lattice, places, fast, points, move)
 
-    def _softmax_fixed(self, weights: Floats) -> Add:
-        """Weights and sums are one class after the other."""
-        bound, scale, places, fast = self._layout
-        facts, use_l1 = self._plan.facts, self._sums.norm == "l1"
-        units, worth = integer_weights(self._by_class(weights), facts.l2_units or 0)
-        size = facts.columns + (-facts.columns % madd.LANES if fast else 0)
-        padded = np.zeros((len(units), size), dtype=np.int16)
-        padded[:, places] = units
-        steps = np.minimum((facts.feature_step or 0.0) * worth, 1e280)
-        arguments = read_only(padded), read_only(steps), scale, float(bound), use_l1, fast
-
-        def add(x: Array, y: Array) -> Sum:
-            total = np.zeros(padded.shape, dtype=np.int64)
-            add_softmax_fixed(total, x, y, *arguments)
-            return total[:, places].ravel()
-
-        return add
-
-    def _softmax_float(self, weights: Floats) -> Add:
-        lattice, matrix = self._sums, self._by_class(weights)
-        for_slopes = isqrt(self._contribution)
-        for_rows = self._contribution // for_slopes  # their product is within the bound
-        columns = read_only(np.ascontiguousarray(matrix.T))
-        arguments = columns, lattice.clip, float(for_slopes), float(for_rows), lattice.norm == "l1"
-
-        def add(x: Array, y: Array) -> Sum:
-            total = np.zeros(matrix.shape, dtype=np.int64)
-            add_softmax_float(total, x, y, *arguments)
-            return total.ravel()
-
-        return add
-
-    def _by_class(self, weights: Floats) -> Floats:
-        return weights.reshape(self._plan.facts.classes or 0, self._plan.facts.columns)
-
     @property
-    def _contribution(self) -> int:
+    def contribution(self) -> int:
         """The bound on a vector of integers that kernels round to, as int32."""
         if self._sums.contribution_units > CONTRIBUTION_UNITS:
             raise WrongDataError
         return self._sums.contribution_units
-
-    def _median(self, weights: Floats) -> Add:
-        lattice, smoothing = self._sums, self._plan.smoothing
-        if isinstance(smoothing, Ball):
-            raise WrongDataError
-        curvature = SHARP if smoothing is None else smoothing.smoothness
-        step = self._plan.facts.feature_step or 1.0
-        bound, use_l1 = float(self._contribution), lattice.norm == "l1"
-        arguments = step, read_only(weights), curvature, lattice.clip, bound, use_l1
-
-        def add(x: Array, y: Array) -> Sum:
-            total = np.zeros(weights.size, dtype=np.int64)
-            add_median(total, x, *arguments)
-            return total
-
-        return add
 
 
 def forget(array: "np.memmap[Any, Any]", low: int, high: int) -> None:

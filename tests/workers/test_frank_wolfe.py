@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import workers.data
-from service.planning.algorithms import frank_wolfe as planning
 from service.planning.catalog import plan
 from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
 from service.planning.price import price_units
 from service.planning.releases import Repeat
 from service.planning.vertices import largest_pair
+from service.planning.vertices import reach as reach_of
 from tests.planning.cases import facts, spec
 from workers.data import Data, WrongDataError
 from workers.execute import RUNS
@@ -128,10 +128,10 @@ def test_scores_of_vertices_err_by_no_more_than_was_planned(d, rows):
 
 def test_too_many_pairs_get_a_bound_that_holds_for_each(monkeypatch):
     vertices = tuple(map(tuple, np.random.default_rng(0).normal(size=(150, 4)).tolist()))
-    reach = partial(planning._reach, 5, 7)
+    reach = partial(reach_of, 5, 7)
     tight = max(reach(a, b) for a, b in combinations(vertices, 2))
     assert largest_pair(vertices, reach) == tight
-    monkeypatch.setattr(planning, "_PAIRS_MAX", 100)
+    monkeypatch.setattr("service.planning.vertices._PAIRS_MAX", 100)
     assert tight <= largest_pair(vertices, reach) <= 2 * tight
 
 

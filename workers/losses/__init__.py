@@ -1,11 +1,17 @@
 """Kernels of the losses, one file each, of the same names as in service/planning/losses/, whose list
-is the only one. A loss of one margin brings a `Kernel`; another brings sums of its own."""
+is the only one. A loss of one margin brings a `Kernel`, another a `VectorKernel`."""
 
 from pkgutil import resolve_name
 from typing import Any
 
 from service.planning.losses import LOSSES
+from workers.kernels.shapes import Kernel
+from workers.vector_losses import VectorKernel
 
-KERNELS: dict[str, Any] = {
-    loss.name(): resolve_name(f"{__name__}.{loss.name()}:KERNEL") for loss in LOSSES if loss.margin
+_ALL: dict[str, Any] = {
+    loss.name(): resolve_name(f"{__name__}.{loss.name()}:KERNEL") for loss in LOSSES
+}
+KERNELS: dict[str, Kernel] = {n: k for n, k in _ALL.items() if isinstance(k, Kernel)}
+VECTOR_KERNELS: dict[str, VectorKernel] = {
+    n: k for n, k in _ALL.items() if isinstance(k, VectorKernel)
 }
