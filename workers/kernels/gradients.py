@@ -16,16 +16,8 @@ Checked here: the bound on every contribution. Caller's duty: for fixed rows, th
 import numpy as np
 from numba import njit
 
-from workers.kernels.losses import (
-    BALL_RAMP,
-    LOGISTIC,
-    SIGMOID,
-    averaged,
-    bent32,
-    derivative32,
-    derivative64,
-    logistic32,
-)
+from workers.kernels.losses import bent32, derivative64, exponential32, straight32, tabulated64
+from workers.kernels.shapes import BENT, EXPONENTIAL, TABULATED
 from workers.kernels.simd import (
     BLOCK,
     FLOAT_LANES,
@@ -60,23 +52,25 @@ def _quantise(margins, y, margin_step, loss, scale, bound, q):
     """q = the derivatives times `scale`, to the nearest integer, within [-bound, bound].
 
     A NaN counts as zero, and only values within the bound are ever converted; the clamp of integers is
-    what the guarantee rests on. The logistic loss has a loop of its own, and so have those that are
-    not convex: without other losses in it the compiler writes vector code for the exponential.
+    what the guarantee rests on. Losses share a loop with their like: see shapes.py.
     """
-    if loss.code == LOGISTIC:
+    if loss.loop == EXPONENTIAL:
         for i in range(q.size):
-            q[i] = _units(logistic32(_f(_f(margins[i]) * margin_step), y[i]), scale, bound)
-    elif loss.code >= BALL_RAMP:
-        for i in range(q.size):
-            slope = _f(averaged(loss, np.float64(_f(margins[i]) * margin_step), np.float64(y[i])))
+            slope = exponential32(loss, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
-    elif loss.code >= SIGMOID:
+    elif loss.loop == TABULATED:
+        for i in range(q.size):
+            slope = _f(
+                tabulated64(loss, np.float64(_f(margins[i]) * margin_step), np.float64(y[i]))
+            )
+            q[i] = _units(slope, scale, bound)
+    elif loss.loop == BENT:
         for i in range(q.size):
             slope = bent32(loss, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
     else:
         for i in range(q.size):
-            slope = derivative32(loss, _f(_f(margins[i]) * margin_step), y[i])
+            slope = straight32(loss, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
 
 
