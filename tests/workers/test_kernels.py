@@ -316,14 +316,15 @@ def test_the_logistic_derivative_never_leaves_its_range(margin, y):
     assert 0 <= -y * derivative64(LOGISTIC, margin, y) <= 1
     with np.errstate(over="ignore"):
         short = np.float32(margin)
-    assert 0 <= -y * exponential32(LOGISTIC, short, np.float32(y)) <= 1
+    assert 0 <= -y * exponential32(LOGISTIC.code, LOGISTIC.line, short, np.float32(y)) <= 1
 
 
 @given(st.floats(-200, 200, width=32), st.sampled_from([-1.0, 1.0]))
 def test_the_short_derivative_is_right_to_twenty_bits(margin, y):
-    short = exponential32(LOGISTIC, np.float32(margin), np.float32(y))
+    short = exponential32(LOGISTIC.code, LOGISTIC.line, np.float32(margin), np.float32(y))
     assert abs(short - derivative64(LOGISTIC, margin, y)) < 2**-20
-    assert straight32(SQUARED, np.float32(margin), np.float32(y)) == np.float32(margin - y)
+    short = straight32(SQUARED.code, SQUARED.line, np.float32(margin), np.float32(y))
+    assert short == np.float32(margin - y)
 
 
 @given(st.integers(-30000, 30000), st.sampled_from([-1.0, 1.0]), st.sampled_from(BOUNDS[:-1]))

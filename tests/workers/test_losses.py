@@ -1,5 +1,6 @@
 """Losses of one margin: kernels and constants against the definitions."""
 
+from itertools import product
 from math import exp, inf, isnan, log1p
 
 import numpy as np
@@ -95,7 +96,7 @@ def test_the_short_slope_is_right_to_twenty_bits(loss):
     slope = exact_slope(asked(loss))
     for y in (-1.0, 1.0):
         for m in np.float32(MARGINS):
-            short = bent32(slope, m, np.float32(y))
+            short = bent32(slope.code, slope.line, m, np.float32(y))
             assert short == pytest.approx(derivative64(slope, np.float64(m), y), abs=2**-20)
 
 
@@ -105,7 +106,8 @@ def test_far_margins_have_a_slope_or_none_but_no_surprise(loss):
     assert slope.loop == shapes.BENT
     for m in (1e18, -1e18, 1e30, -1e30):
         for y in (-1.0, 1.0):
-            long, short = derivative64(slope, m, y), bent32(slope, np.float32(m), np.float32(y))
+            short = bent32(slope.code, slope.line, np.float32(m), np.float32(y))
+            long = derivative64(slope, m, y)
             if loss == "phase_retrieval":
                 assert long == 2 * m and short == np.float32(2 * np.float32(m))
             else:
@@ -124,7 +126,8 @@ def test_an_algorithm_for_convex_losses_refuses_this_one(name, loss):
 def test_no_envelope_is_claimed_for_a_loss_that_is_not_convex():
     with pytest.raises(TypeError):
         asked("sigmoid").scalar().smoothed(0.01)
-    assert straight32(exact_slope(asked("hinge")), np.float32(0.0), np.float32(1.0)) == -1
+    hinge = exact_slope(asked("hinge"))
+    assert straight32(hinge.code, hinge.line, np.float32(0.0), np.float32(1.0)) == -1
 
 
 # --- a code is only a number ------------------------------------------------------------------------
@@ -141,7 +144,8 @@ def ball_slope(kernel, loss):
     """As `slope_of` makes it, for a ball over which margins move by up to 0.8."""
     _, table, means = ball_marginal(9)
     slope = as_slope(kernel.averaged, loss.scalar())
-    return slope._replace(straight=False, curvature=1 / 0.8, table=table, means=means)
+    line = slope.line._replace(curvature=1 / 0.8)
+    return slope._replace(straight=False, line=line, table=table, means=means)
 
 
 @pytest.mark.parametrize("order", orders())
@@ -150,29 +154,37 @@ def test_the_order_of_the_list_changes_no_slope(order):
     codes = codes_of(orders()[order])
     assert sorted(codes.values()) == list(range(len(codes)))
     chosen = choices(codes)
-    long = {shapes.BENT: chosen.bent64, shapes.TABULATED: chosen.tabulated64}
-    short = {shapes.EXPONENTIAL: chosen.exponential32, shapes.BENT: chosen.bent32}
-    places = [(m, y) for m in (-30.0, -1.5, -0.25, 0.0, 0.4, 1.7) for y in (-1.0, 0.5, 1.0)]
+    long = {
+        shapes.EXPONENTIAL: chosen.convex64,
+        shapes.STRAIGHT: chosen.convex64,
+        shapes.BENT: chosen.bent64,
+        shapes.AVERAGED32: chosen.averaged32_64,
+        shapes.AVERAGED64: chosen.averaged64,
+    }
+    short = {
+        shapes.EXPONENTIAL: chosen.exponential32,
+        shapes.STRAIGHT: chosen.straight32,
+        shapes.BENT: chosen.bent32,
+        shapes.AVERAGED32: chosen.averaged32,
+    }
     for loss in (kind() for kind in ALL if kind.margin):
         kernel = KERNELS[loss.kind]
-        parts = [(kernel, as_slope(kernel, loss.scalar()))]
+        exact = as_slope(kernel, loss.scalar())
+        parts = [(kernel, exact, exact.line)]
         if not loss.smooth:  # only a corner is averaged over a ball
-            parts.append((kernel.averaged, ball_slope(kernel, loss)))
-        for part, slope in parts:
-            coded = slope._replace(code=codes[part])
-            for m, y in places:
-                there = part.slope64(slope, m, y)
-                assert long.get(part.loop, chosen.convex64)(coded, m, y) == there, loss.kind
-                assert derivative64(slope, m, y) == there, loss.kind
-                if part.slope32 is not None:
-                    m32, y32 = np.float32(m), np.float32(y)
-                    found = short.get(part.loop, chosen.straight32)(coded, m32, y32)
-                    assert found == part.slope32(slope, m32, y32), loss.kind
-                if part.value64 is not None:
-                    value = part.value64(slope, m, y, there)
-                    assert chosen.value64(coded, m, y, there) == value, loss.kind
-                else:
-                    assert isnan(chosen.value64(coded, m, y, there))
+            parts.append((kernel.averaged, *[ball_slope(kernel, loss)] * 2))
+        for (part, slope, about), m, y in product(parts, (-30.0, -1.5, 0.0, 0.4, 1.7), (-1.0, 0.5)):
+            code, there = codes[part], part.slope64(about, m, y)
+            assert long[part.loop](code, about, m, y) == there, loss.kind
+            assert derivative64(slope, m, y) == there, loss.kind
+            if part.slope32 is not None:
+                found = short[part.loop](code, about, np.float32(m), np.float32(y))
+                assert found == part.slope32(about, np.float32(m), np.float32(y)), loss.kind
+            value = chosen.value64(code, slope.line, m, y, there)
+            if part.value64 is None:
+                assert isnan(value)
+            else:
+                assert value == part.value64(slope.line, m, y, there), loss.kind
 
 
 def test_the_slopes_of_two_losses_are_told_apart():

@@ -55,7 +55,7 @@ def below(table, t):
 def inside(slope, low, high, level, tilt):
     """The mean of level + tilt v over moves v = u/curvature within [low, high], and 0 elsewhere: u in
     [-1, 1] has the tabulated distribution."""
-    a, b = low * slope.curvature, high * slope.curvature
+    a, b = low * slope.line.curvature, high * slope.line.curvature
     mass = below(slope.table, b) - below(slope.table, a)
     mean = below(slope.means, b) - below(slope.means, a)
-    return level * mass + tilt * mean / slope.curvature
+    return level * mass + tilt * mean / slope.line.curvature

@@ -16,8 +16,15 @@ Checked here: the bound on every contribution. Caller's duty: for fixed rows, th
 import numpy as np
 from numba import njit
 
-from workers.kernels.losses import bent32, derivative64, exponential32, straight32, tabulated64
-from workers.kernels.shapes import BENT, EXPONENTIAL, TABULATED
+from workers.kernels.losses import (
+    averaged32,
+    averaged64,
+    bent32,
+    derivative64,
+    exponential32,
+    straight32,
+)
+from workers.kernels.shapes import AVERAGED32, AVERAGED64, BENT, EXPONENTIAL
 from workers.kernels.simd import (
     BLOCK,
     FLOAT_LANES,
@@ -54,23 +61,26 @@ def _quantise(margins, y, margin_step, loss, scale, bound, q):
     A NaN counts as zero, and only values within the bound are ever converted; the clamp of integers is
     what the guarantee rests on. Losses share a loop with their like: see shapes.py.
     """
+    code, line = loss.code, loss.line
     if loss.loop == EXPONENTIAL:
         for i in range(q.size):
-            slope = exponential32(loss, _f(_f(margins[i]) * margin_step), y[i])
+            slope = exponential32(code, line, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
-    elif loss.loop == TABULATED:
+    elif loss.loop == AVERAGED64:
         for i in range(q.size):
-            slope = _f(
-                tabulated64(loss, np.float64(_f(margins[i]) * margin_step), np.float64(y[i]))
-            )
+            slope = _f(averaged64(loss, np.float64(_f(margins[i]) * margin_step), np.float64(y[i])))
+            q[i] = _units(slope, scale, bound)
+    elif loss.loop == AVERAGED32:
+        for i in range(q.size):
+            slope = averaged32(code, loss, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
     elif loss.loop == BENT:
         for i in range(q.size):
-            slope = bent32(loss, _f(_f(margins[i]) * margin_step), y[i])
+            slope = bent32(code, line, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
     else:
         for i in range(q.size):
-            slope = straight32(loss, _f(_f(margins[i]) * margin_step), y[i])
+            slope = straight32(code, line, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
 
 

@@ -8,29 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from service.planning.draft import Ball
 from service.planning.loss import SHARP, BaseLoss, Scalar
 from service.planning.plan import Plan
 from workers.kernels.ball import NO_TABLE, ball_marginal
-from workers.kernels.shapes import BENT, EXPONENTIAL, STRAIGHT, TABULATED, Kernel
+from workers.kernels.shapes import (
+    AVERAGED32,
+    AVERAGED64,
+    BENT,
+    EXPONENTIAL,
+    STRAIGHT,
+    Kernel,
+    Line,
+    Slope,
+)
 from workers.losses import KERNELS
-
-
-class Slope(NamedTuple):
-    """A loss as the passes take it. `curvature` is per unit of margin; for a loss averaged over a
-    ball it scales the margin to the table's [-1, 1]."""
-
-    code: int
-    loop: int
-    straight: bool  # a line between two bounds, and not averaged
-    residual: bool  # a function of m - y
-    curvature: float
-    low: float
-    high: float
-    table: NDArray[np.float64]
-    means: NDArray[np.float64]
 
 
 def codes_of(kernels: Iterable[Kernel]) -> dict[Kernel, int]:
@@ -55,7 +48,8 @@ def slope_of(plan: Plan) -> Slope:
     width, table, means = ball_marginal(plan.facts.columns + 1)
     reach = smoothing.radius * (plan.facts.l2 or 1.0) * width
     averaged = as_slope(kernel.averaged, shape)
-    return averaged._replace(straight=False, curvature=1 / reach, table=table, means=means)
+    line = averaged.line._replace(curvature=1 / reach)
+    return averaged._replace(straight=False, line=line, table=table, means=means)
 
 
 def exact_slope(loss: BaseLoss) -> Slope:
@@ -69,9 +63,7 @@ def as_slope(kernel: Kernel, shape: Scalar) -> Slope:
         kernel.loop,
         shape.straight,
         shape.argument == "residual",
-        shape.curvature,
-        shape.low,
-        shape.high,
+        Line(shape.curvature, shape.low, shape.high),
         NO_TABLE,
         NO_TABLE,
     )
@@ -83,51 +75,58 @@ def as_slope(kernel: Kernel, shape: Scalar) -> Slope:
 
 
 @njit(inline="always", error_model="numpy")
-def _no_value(slope, m, y, bend):
+def _no_value(code, line, m, y, bend):
     return nan
 
 
 def _slope_by_code(pairs: list[tuple[int, Any]]) -> Any:
-    """The function (slope, m, y) that has the slope's code; the last of them if none has."""
-    (code, first), *others = pairs
+    """The function with this code; the last of them if none has it."""
+    (its, first), *others = pairs
     if not others:
-        return first
+
+        @njit(inline="always", error_model="numpy")
+        def last(code, about, m, y):
+            return first(about, m, y)
+
+        return last
     rest = _slope_by_code(others)
 
     @njit(inline="always", error_model="numpy")
-    def choose(slope, m, y):
-        if slope.code == code:
-            return first(slope, m, y)
-        return rest(slope, m, y)
+    def choose(code, about, m, y):
+        if code == its:
+            return first(about, m, y)
+        return rest(code, about, m, y)
 
     return choose
 
 
 def _value_by_code(pairs: list[tuple[int, Any]]) -> Any:
-    """The function (slope, m, y, bend) that has the slope's code; NaN if none has."""
+    """The function with this code; NaN if none has it."""
     if not pairs:
         return _no_value
-    (code, first), *others = pairs
+    (its, first), *others = pairs
     rest = _value_by_code(others)
 
     @njit(inline="always", error_model="numpy")
-    def choose(slope, m, y, bend):
-        if slope.code == code:
-            return first(slope, m, y, bend)
-        return rest(slope, m, y, bend)
+    def choose(code, line, m, y, bend):
+        if code == its:
+            return first(line, m, y, bend)
+        return rest(code, line, m, y, bend)
 
     return choose
 
 
 class Choices(NamedTuple):
-    """Functions to inline, for the loop that each is named after."""
+    """Functions to inline, for the loop that each is named after: of a code and what kernels take."""
 
     exponential32: Any
     straight32: Any
     bent32: Any
+    averaged32: Any
     convex64: Any  # of the loops EXPONENTIAL and STRAIGHT
     bent64: Any
-    tabulated64: Any
+    averaged64: Any  # of AVERAGED64
+    averaged32_64: Any  # of AVERAGED32
     value64: Any
 
 
@@ -142,37 +141,48 @@ def choices(codes: dict[Kernel, int]) -> Choices:
         exponential32=short(EXPONENTIAL),
         straight32=short(STRAIGHT),
         bent32=short(BENT),
+        averaged32=short(AVERAGED32),
         convex64=long(EXPONENTIAL, STRAIGHT),
         bent64=long(BENT),
-        tabulated64=long(TABULATED),
+        averaged64=long(AVERAGED64),
+        averaged32_64=long(AVERAGED32),
         value64=_value_by_code([(c, k.value64) for k, c in codes.items() if k.value64 is not None]),
     )
 
 
 _CHOICES = choices(CODES)
-exponential32, straight32, bent32 = _CHOICES.exponential32, _CHOICES.straight32, _CHOICES.bent32
-_convex64, _bent64, _tabulated64 = _CHOICES.convex64, _CHOICES.bent64, _CHOICES.tabulated64
-_value64 = _CHOICES.value64
+exponential32, straight32 = _CHOICES.exponential32, _CHOICES.straight32
+bent32, averaged32 = _CHOICES.bent32, _CHOICES.averaged32
+_convex64, _bent64, _value64 = _CHOICES.convex64, _CHOICES.bent64, _CHOICES.value64
+_averaged64, _averaged32_64 = _CHOICES.averaged64, _CHOICES.averaged32_64
 
 
 @njit(cache=True, error_model="numpy")
-def tabulated64(slope, m, y):
-    return _tabulated64(slope, m, y)
+def averaged64(slope, m, y):
+    return _averaged64(slope.code, slope, m, y)
+
+
+@njit(cache=True, forceinline=True, error_model="numpy")
+def convex64(code, line, m, y):
+    return _convex64(code, line, m, y)
 
 
 @njit(cache=True, error_model="numpy")
-def bent64(slope, m, y):
-    return _bent64(slope, m, y)
+def bent64(code, line, m, y):
+    return _bent64(code, line, m, y)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def derivative64(slope, m, y):
-    """dl/dm. Only what most losses need is inlined."""
-    if slope.loop == TABULATED:
-        return tabulated64(slope, m, y)
+    """dl/dm. Inlined, since a call would count references to the tables; numbers are passed for
+    nothing, and LLVM inlines what most losses need."""
+    if slope.loop == AVERAGED64:
+        return averaged64(slope, m, y)
     if slope.loop == BENT:
-        return bent64(slope, m, y)
-    return _convex64(slope, m, y)
+        return bent64(slope.code, slope.line, m, y)
+    if slope.loop == AVERAGED32:
+        return _averaged32_64(slope.code, slope, m, y)
+    return convex64(slope.code, slope.line, m, y)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -184,14 +194,20 @@ def slopes_at(slope, margins, y):
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
+def _value(code, line, m, y, bend):
+    return _value64(code, line, m, y, bend)
+
+
+@njit(cache=True, inline="always", error_model="numpy")
 def value64(slope, m, y, bend):
     """The loss at a margin where its slope is `bend`, or was clamped to it; the smallest value is 0.
     Of a loss averaged over a ball it is NaN."""
-    return _value64(slope, m, y, bend)
+    return _value(slope.code, slope.line, m, y, bend)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def value_at(slope, m, y):
     """The loss at a margin. Only a straight slope is needed for its value."""
-    return value64(slope, m, y, derivative64(slope, m, y) if slope.straight else 0.0)
+    bend = convex64(slope.code, slope.line, m, y) if slope.straight else 0.0
+    return _value(slope.code, slope.line, m, y, bend)

@@ -10,18 +10,22 @@ Where a sum is released, privacy rests on none of this: slopes are clipped and q
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from workers.kernels.ball import below
 
 # Losses whose slopes share a loop over fixed-point rows. The compiler writes vector code for an
 # exponential only in a loop without much else, so those that have one are not among the straight ones.
-EXPONENTIAL, STRAIGHT, BENT, TABULATED = range(4)
+EXPONENTIAL, STRAIGHT, BENT = range(3)
+AVERAGED32, AVERAGED64 = range(
+    3, 5
+)  # over a ball, by a table: in either precision, or float64 only
 
 _f = np.float32
 _i = np.int32
@@ -30,13 +34,34 @@ _LOG2_E, _LN_2_HIGH, _LN_2_LOW = _f(1.4426950408889634), _f(0.693359375), _f(-2.
 _C2, _C3, _C4, _C5, _C6 = (_f(1 / n) for n in (2, 6, 24, 120, 720))
 
 
+class Line(NamedTuple):
+    """A slope's numbers: see `Scalar`."""
+
+    curvature: float
+    low: float
+    high: float
+
+
+class Slope(NamedTuple):
+    """A loss as the passes take it. For a loss averaged over a ball, the curvature scales the margin
+    to the table's [-1, 1]."""
+
+    code: int
+    loop: int
+    straight: bool  # a line between two bounds, and not averaged
+    residual: bool  # a function of m - y
+    line: Line
+    table: NDArray[np.float64]
+    means: NDArray[np.float64]
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A loss of one margin for the passes: compiled functions of (slope, m, y), `slope` a `Slope`.
+    """A loss of one margin for the passes: compiled functions of (line, m, y) with the `Line` of a
+    `Slope`, for there are no references to count in it.
 
     `value64` takes the slope at m besides, or what it was clamped to, if that is a straight line.
-    A loss with a corner may also come `averaged` over a ball about w. Slopes of the TABULATED loop
-    are float64 only."""
+    A loss with a corner may also come `averaged` over a ball about w: functions of (slope, m, y)."""
 
     loop: int
     slope64: Any
@@ -82,31 +107,31 @@ def clip(value, low, high):
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _margin32(slope, m, y):
-    return _f(_f(-y) * clip(_f(_f(slope.curvature) * _f(_ONE - _f(y * m))), _f(0.0), _ONE))
+def _margin32(line, m, y):
+    return _f(_f(-y) * clip(_f(_f(line.curvature) * _f(_ONE - _f(y * m))), _f(0.0), _ONE))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _margin64(slope, m, y):
-    return -y * clip(slope.curvature * (1.0 - y * m), 0.0, 1.0)
+def _margin64(line, m, y):
+    return -y * clip(line.curvature * (1.0 - y * m), 0.0, 1.0)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _margin_value(slope, m, y, bend):
+def _margin_value(line, m, y, bend):
     """A parabola continued by its tangent is b (t - b/(2 curvature)), where b is its slope at t."""
     b = abs(bend)
-    return b * ((1.0 - y * m) - b / (2.0 * slope.curvature))
+    return b * ((1.0 - y * m) - b / (2.0 * line.curvature))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def _ball_margin32(slope, m, y):
-    place = _f(_f(slope.curvature) * _f(_ONE - _f(y * m)))
+    place = _f(_f(slope.line.curvature) * _f(_ONE - _f(y * m)))
     return _f(_f(-y) * _f(below(slope.table, place)))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def _ball_margin64(slope, m, y):
-    return -y * below(slope.table, slope.curvature * (1.0 - y * m))
+    return -y * below(slope.table, slope.line.curvature * (1.0 - y * m))
 
 
 MARGIN = Kernel(
@@ -114,7 +139,7 @@ MARGIN = Kernel(
     slope32=_margin32,
     slope64=_margin64,
     value64=_margin_value,
-    averaged=Kernel(STRAIGHT, slope32=_ball_margin32, slope64=_ball_margin64),
+    averaged=Kernel(AVERAGED32, slope32=_ball_margin32, slope64=_ball_margin64),
 )
 
 
@@ -122,32 +147,32 @@ MARGIN = Kernel(
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _residual32(slope, m, y):
-    return clip(_f(_f(slope.curvature) * _f(m - y)), _f(slope.low), _f(slope.high))
+def _residual32(line, m, y):
+    return clip(_f(_f(line.curvature) * _f(m - y)), _f(line.low), _f(line.high))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _residual64(slope, m, y):
-    return clip(slope.curvature * (m - y), slope.low, slope.high)
+def _residual64(line, m, y):
+    return clip(line.curvature * (m - y), line.low, line.high)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _residual_value(slope, m, y, bend):
+def _residual_value(line, m, y, bend):
     """As for the margin."""
-    return bend * ((m - y) - bend / (2.0 * slope.curvature))
+    return bend * ((m - y) - bend / (2.0 * line.curvature))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def _ball_residual32(slope, m, y):
-    low, high = _f(slope.low), _f(slope.high)
-    share = _f(below(slope.table, _f(_f(slope.curvature) * _f(m - y))))
+    low, high = _f(slope.line.low), _f(slope.line.high)
+    share = _f(below(slope.table, _f(_f(slope.line.curvature) * _f(m - y))))
     return _f(low + _f(_f(high - low) * share))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def _ball_residual64(slope, m, y):
-    share = below(slope.table, slope.curvature * (m - y))
-    return slope.low + (slope.high - slope.low) * share
+    share = below(slope.table, slope.line.curvature * (m - y))
+    return slope.line.low + (slope.line.high - slope.line.low) * share
 
 
 RESIDUAL = Kernel(
@@ -155,5 +180,5 @@ RESIDUAL = Kernel(
     slope32=_residual32,
     slope64=_residual64,
     value64=_residual_value,
-    averaged=Kernel(STRAIGHT, slope32=_ball_residual32, slope64=_ball_residual64),
+    averaged=Kernel(AVERAGED32, slope32=_ball_residual32, slope64=_ball_residual64),
 )

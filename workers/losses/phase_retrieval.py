@@ -6,23 +6,23 @@ import numpy as np
 from numba import njit
 
 from workers.kernels.ball import inside
-from workers.kernels.shapes import BENT, TABULATED, Kernel
+from workers.kernels.shapes import AVERAGED64, BENT, Kernel
 
 _f = np.float32
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _slope32(slope, m, y):
+def _slope32(line, m, y):
     return _f(_f(2.0) * m) if _f(m * m) > y else _f(_f(-2.0) * m)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _slope64(slope, m, y):
+def _slope64(line, m, y):
     return 2.0 * m if m * m > y else -2.0 * m
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _value64(slope, m, y, bend):
+def _value64(line, m, y, bend):
     return abs(m * m - y)
 
 
@@ -38,5 +38,5 @@ KERNEL = Kernel(
     slope32=_slope32,
     slope64=_slope64,
     value64=_value64,
-    averaged=Kernel(TABULATED, slope64=_ball64),
+    averaged=Kernel(AVERAGED64, slope64=_ball64),
 )
