@@ -108,6 +108,9 @@ class PhasedSgdSchedule(Schedule):
     def steps(self) -> int:
         return sum(-(-phase.rows // self.block) for phase in self.phases)
 
+    def sensitivities(self) -> tuple[float, ...]:
+        return tuple(phase.sensitivity for phase in self.phases)
+
 
 class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
