@@ -24,7 +24,7 @@ from service.api.conditional import Conditional
 from service.api.context import Context
 from service.api.feed import Feed
 from service.api.limits import Limits
-from service.api.problems import RESPONSES, ProblemShape, install
+from service.api.problems import RESPONSES, ProblemDetails, install
 from service.config import Settings
 from service.datasets.upload import sweep_unused
 from service.db import Database
@@ -51,16 +51,16 @@ def create_app(settings: Settings) -> FastAPI:
         sweep_unused(db, settings)
         maintenance = MaintenanceLoop(db, settings, hint, role="api")
         maintenance.start()
-        looking = asyncio.create_task(feed.run())
+        feed_task = asyncio.create_task(feed.run())
         if workers is not None:
             workers.start()
         try:
             yield
         finally:
             feed.end()
-            looking.cancel()
+            feed_task.cancel()
             with suppress(asyncio.CancelledError):
-                await looking
+                await feed_task
             if workers is not None:
                 workers.stop()
             maintenance.stop()
@@ -108,7 +108,7 @@ def _describe_problems(app: FastAPI) -> None:
     def openapi() -> dict[str, object]:
         if app.openapi_schema is None:
             document = generate()
-            document["components"]["schemas"]["ProblemShape"] = ProblemShape.model_json_schema(
+            document["components"]["schemas"]["ProblemDetails"] = ProblemDetails.model_json_schema(
                 ref_template="#/components/schemas/{model}"
             )
         return app.openapi_schema  # type: ignore[return-value]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, select
 from service.api.auth import Me, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import AfterNumber, Limit, Page, by_number
-from service.api.shapes import HeadShape, PublicKeyShape, RecordShape, VerificationShape
+from service.api.schemas.audit import HeadView, PublicKeyView, RecordView, VerificationView
 from service.audit.verify import verify_chain, verify_record
 from service.errors import NotFound
 from service.tables import audit_records
@@ -22,7 +22,7 @@ def record_view(row: Row[Any]) -> dict[str, Any]:
     return {"body": json.loads(row.body), "hash": row.hash, "signature": row.signature}
 
 
-@router.get("/datasets/{dataset_id}/audit", response_model=Page[RecordShape])
+@router.get("/datasets/{dataset_id}/audit", response_model=Page[RecordView])
 def list_records(
     ctx: Ctx,
     me: Me,
@@ -39,7 +39,7 @@ def list_records(
     return {"data": data, "has_more": more, "url": f"/v1/datasets/{dataset_id}/audit"}
 
 
-@router.get("/datasets/{dataset_id}/audit/head", response_model=HeadShape)
+@router.get("/datasets/{dataset_id}/audit/head", response_model=HeadView)
 def get_head(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     """What to keep outside: a chain that no longer contains this hash has lost releases."""
     with ctx.db.read() as connection:
@@ -52,7 +52,7 @@ def get_head(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     }
 
 
-@router.get("/datasets/{dataset_id}/audit/verification", response_model=VerificationShape)
+@router.get("/datasets/{dataset_id}/audit/verification", response_model=VerificationView)
 async def verify(
     ctx: Ctx,
     me: Me,
@@ -72,7 +72,9 @@ async def verify(
             else:
                 pair = list(_chain(connection, dataset_id, seq - 1, 2 if seq > 1 else 1))
                 if not pair or pair[-1]["body"].get("seq") != seq:
-                    raise NotFound("the chain has no record of this number.")
+                    raise NotFound(
+                        "the chain has no record of this number; GET .../audit/head says its length."
+                    )
                 checked = 1
                 findings = verify_record(pair[-1], pair[0] if seq > 1 else None, key)
         return {
@@ -84,7 +86,7 @@ async def verify(
             "findings": findings[:100],
         }
 
-    return await ctx.turns.take(me.id, answer)
+    return await ctx.limiter.run(me.id, answer)
 
 
 def _chain(
@@ -100,7 +102,7 @@ def _chain(
     return (record_view(row) for row in connection.execute(query))
 
 
-@router.get("/audit/public-key", response_model=PublicKeyShape)
+@router.get("/audit/public-key", response_model=PublicKeyView)
 def public_key(ctx: Ctx) -> Any:
     """Needs no key: anyone may verify."""
     return {"public_key": ctx.settings.keys.public_hex()}

@@ -68,7 +68,7 @@ class Caller:
 
     def need(self, *roles: str) -> None:
         if self.role not in roles:
-            raise Forbidden(f"this needs the role {' or '.join(roles)}; this key is {self.role}'s.")
+            raise Forbidden(f"this needs the role {' or '.join(roles)}; yours is {self.role}.")
 
 
 def _caller(
@@ -92,16 +92,18 @@ def _caller(
 def caller_of_key(ctx: Context, key: str) -> Caller:
     parts = key.split("_")
     query = (
-        select(api_keys, principals.c.name, principals.c.role, _lives(api_keys).label("lives"))
+        select(api_keys, principals.c.name, principals.c.role, _is_valid(api_keys).label("valid"))
         .join(principals, principals.c.id == api_keys.c.principal_id)
         .where(api_keys.c.prefix == (parts[1] if len(parts) == 3 else ""))
     )
     with ctx.db.read() as connection:
         row = connection.execute(query).first()
     if row is None or not hmac.compare_digest(row.hash, key_hash(key)):
-        raise Unauthenticated("the key is not known.")
-    if not row.lives:
-        raise Unauthenticated("the key has expired or was revoked.")
+        raise Unauthenticated("the key is not known; check it, or ask an administrator for one.")
+    if not row.valid:
+        raise Unauthenticated(
+            "the key has expired or was revoked; ask an administrator for a new one."
+        )
     return Caller(row.principal_id, row.name, row.role, row.expires_ms, credential=row.id)
 
 
@@ -114,7 +116,7 @@ def _caller_of_session(ctx: Context, token: str) -> Caller:
             principals.c.name,
             principals.c.role,
             api_keys.c.expires_ms.label("key_expires_ms"),
-            (_lives(sessions) & _lives(api_keys)).label("lives"),
+            (_is_valid(sessions) & _is_valid(api_keys)).label("valid"),
             now_ms().label("now"),
         )
         .join(api_keys, api_keys.c.id == sessions.c.key_id)
@@ -123,7 +125,7 @@ def _caller_of_session(ctx: Context, token: str) -> Caller:
     )
     with ctx.db.read() as connection:
         row = connection.execute(query).first()
-    if row is None or not row.lives:
+    if row is None or not row.valid:
         raise Unauthenticated("the session has ended; sign in again with POST /v1/session.")
     idle_ms = int(ctx.settings.session_seconds * 1000)
     later = min(row.now + idle_ms, row.ends_ms)
@@ -135,19 +137,19 @@ def _caller_of_session(ctx: Context, token: str) -> Caller:
     return Caller(row.principal_id, row.name, row.role, row.key_expires_ms, credential=row.id)
 
 
-def _lives(table: Any) -> ColumnElement[bool]:
+def _is_valid(table: Any) -> ColumnElement[bool]:
     """A key or a session that is neither revoked nor expired."""
     unexpired = or_(table.c.expires_ms.is_(None), table.c.expires_ms > now_ms())
     return and_(table.c.revoked_ms.is_(None), unexpired)
 
 
-def living(connection: Connection, credentials: set[str]) -> set[str]:
-    """Those of these keys and sessions that still open doors."""
-    keys = select(api_keys.c.id).where(api_keys.c.id.in_(credentials), _lives(api_keys))
+def valid_credentials(connection: Connection, credentials: set[str]) -> set[str]:
+    """Those of these keys and sessions that are neither revoked nor expired."""
+    keys = select(api_keys.c.id).where(api_keys.c.id.in_(credentials), _is_valid(api_keys))
     signed_in = (
         select(sessions.c.id)
         .join(api_keys, api_keys.c.id == sessions.c.key_id)
-        .where(sessions.c.id.in_(credentials), _lives(sessions), _lives(api_keys))
+        .where(sessions.c.id.in_(credentials), _is_valid(sessions), _is_valid(api_keys))
     )
     return set(connection.execute(union_all(keys, signed_in)).scalars())
 
@@ -201,14 +203,14 @@ def visible_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[
     if row is None or not (
         me.role in ("admin", "auditor") or row.owner_id == me.id or _granted(connection, me, row.id)
     ):
-        raise NotFound("no dataset of yours has this id.")
+        raise NotFound("no dataset of yours has this id; GET /v1/datasets lists them.")
     return row
 
 
 def owned_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[Any]:
     row = visible_dataset(connection, me, dataset_id)
     if row.owner_id != me.id:
-        raise Forbidden("only the dataset's owner may do that.")
+        raise Forbidden("only the dataset's owner may do that; ask them.")
     return row
 
 
@@ -219,7 +221,9 @@ def usable_dataset(
     stays until this transaction ends: whoever revokes it waits."""
     row = visible_dataset(connection, me, dataset_id)
     if row.owner_id != me.id and not _granted(connection, me, row.id, hold):
-        raise Forbidden("jobs are for the dataset's owner and the analysts they granted it to.")
+        raise Forbidden(
+            "only the dataset's owner and those it was granted to may run jobs on it; ask the owner."
+        )
     return row
 
 
@@ -233,7 +237,7 @@ def visible_job(connection: Connection, me: Caller, job_id: str) -> Row[Any]:
     if row is None or not (
         me.role in ("admin", "auditor") or me.id in (row.principal_id, row.owner_id)
     ):
-        raise NotFound("no job of yours has this id.")
+        raise NotFound("no job of yours has this id; GET /v1/jobs lists them.")
     return row
 
 

@@ -9,7 +9,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.api.auth import Me
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, after_name
-from service.api.shapes import AlgorithmShape, HealthShape
+from service.api.schemas.catalog import AlgorithmView
+from service.api.schemas.operations import HealthView
 from service.errors import Unavailable
 from service.planning.catalog import CATALOG
 
@@ -17,7 +18,7 @@ router = APIRouter(tags=["algorithms"])
 health = APIRouter(tags=["health"])
 
 
-@router.get("/algorithms", response_model=Page[AlgorithmShape])
+@router.get("/algorithms", response_model=Page[AlgorithmView])
 def list_algorithms(me: Me, limit: Limit = 100, starting_after: After = None) -> Any:
     """The catalog; the cursor is the name."""
     cards = [algorithm.card() for algorithm in CATALOG.values()]
@@ -25,13 +26,13 @@ def list_algorithms(me: Me, limit: Limit = 100, starting_after: After = None) ->
     return {"data": data, "has_more": more, "url": "/v1/algorithms"}
 
 
-@health.get("/healthz", response_model=HealthShape)
+@health.get("/healthz", response_model=HealthView)
 def healthz() -> Any:
     """The process answers."""
     return {}
 
 
-@health.get("/readyz", response_model=HealthShape)
+@health.get("/readyz", response_model=HealthView)
 def readyz(ctx: Ctx) -> Any:
     """The database answers and is migrated, so requests can be served."""
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
-from service.api.turns import Turns
+from service.api.concurrency import ConcurrencyLimiter
 from service.config import Settings
 from service.db import Database
 from service.jobs.maintenance import Hint, HintError
@@ -26,7 +26,7 @@ class Context:
     feed: "Feed"
     # encoding an upload takes a core for seconds: two at a time, whoever else is waiting
     ingestions: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
-    turns: Turns = field(default_factory=Turns)
+    limiter: ConcurrencyLimiter = field(default_factory=ConcurrencyLimiter)
 
     def try_hint(self, job_id: str) -> None:
         """The job is safe in the database; a broker that is down only delays it."""

@@ -11,12 +11,12 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, after_name, newest_first
-from service.api.shapes import (
+from service.api.schemas.datasets import (
     DatasetRequest,
-    DatasetShape,
     DatasetSummary,
+    DatasetView,
     GrantRequest,
-    GrantShape,
+    GrantView,
 )
 from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
@@ -26,9 +26,24 @@ from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMe
 from service.ledger.accounts import find_account
 from service.ledger.reserve import set_share
 from service.planning.conversion import budget_units, epsilon_of_units
+from service.planning.price import AccountTerms
+from service.planning.spec import Facts
+from service.planning.suitable import suitable_losses
 from service.tables import datasets, grants, principals, shares
 
 router = APIRouter(tags=["datasets"])
+
+
+ANY_ACCOUNT = AccountTerms(kind="pure", delta=0.0)  # which losses suit does not depend on it
+
+
+def whole_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str, Any]:
+    """A dataset by itself: with what suits it, which is too long for a list."""
+    losses = []
+    if row.facts is not None:
+        facts = Facts.model_validate({**json.loads(row.facts), "account": ANY_ACCOUNT})
+        losses = suitable_losses(facts)
+    return {**dataset_view(connection, me, row), "losses": losses}
 
 
 def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str, Any]:
@@ -59,7 +74,7 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
     return view
 
 
-@router.post("/datasets", status_code=201, response_model=DatasetShape)
+@router.post("/datasets", status_code=201, response_model=DatasetView)
 def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
     """Declare a dataset by its public facts; its data follows with PUT .../data."""
     me.need("owner")
@@ -81,7 +96,7 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
                 created_ms=now_ms(),
             )
         )
-        return dataset_view(connection, me, owned_dataset(connection, me, dataset_id))
+        return whole_view(connection, me, owned_dataset(connection, me, dataset_id))
 
 
 @router.get("/datasets", response_model=Page[DatasetSummary])
@@ -96,15 +111,15 @@ def list_datasets(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = N
     return {"data": data, "has_more": more, "url": "/v1/datasets"}
 
 
-@router.get("/datasets/{dataset_id}", response_model=DatasetShape)
+@router.get("/datasets/{dataset_id}", response_model=DatasetView)
 def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     with ctx.db.read() as connection:
-        return dataset_view(connection, me, visible_dataset(connection, me, dataset_id))
+        return whole_view(connection, me, visible_dataset(connection, me, dataset_id))
 
 
 @router.put(
     "/datasets/{dataset_id}/data",
-    response_model=DatasetShape,
+    response_model=DatasetView,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -150,7 +165,7 @@ def delete_data(ctx: Ctx, me: Me, dataset_id: str) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/datasets/{dataset_id}/grants", response_model=Page[GrantShape])
+@router.get("/datasets/{dataset_id}/grants", response_model=Page[GrantView])
 def list_grants(
     ctx: Ctx, me: Me, dataset_id: str, limit: Limit = 100, starting_after: After = None
 ) -> Any:
@@ -164,7 +179,7 @@ def list_grants(
     return {"data": data, "has_more": more, "url": f"/v1/datasets/{dataset_id}/grants"}
 
 
-@router.put("/datasets/{dataset_id}/grants/{principal_id}", response_model=GrantShape)
+@router.put("/datasets/{dataset_id}/grants/{principal_id}", response_model=GrantView)
 def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRequest) -> Any:
     """Let an analyst use the dataset. A given `epsilon_cap` bounds what they may commit in the account
     that this dataset spends from (null lifts the bound); left out, the bound stays as it is."""

@@ -25,7 +25,7 @@ from service.api.feed import (
     wire,
 )
 from service.api.pages import AfterNumber, Limit, Page, by_number
-from service.api.shapes import EventShape
+from service.api.schemas.jobs import EventView
 from service.db import iso
 from service.errors import InvalidRequest
 from service.jobs.states import ENDED
@@ -79,7 +79,7 @@ async def stream_everything(ctx: Ctx, me: Me, last_event_id: LastEventId = None)
 
 @router.get(
     "/jobs/{job_id}/events",
-    response_model=Page[EventShape],
+    response_model=Page[EventView],
     responses={
         200: {"description": "A list, or a stream if that is accepted.", "content": _STREAM},
         204: {"description": "The job has ended and the stream has nothing more to say."},
@@ -166,5 +166,7 @@ def _number(last_event_id: str | None) -> int:
     if not last_event_id:
         return 0
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10):
-        raise InvalidRequest("Last-Event-ID is not the id of an event of this stream.")
+        raise InvalidRequest(
+            "Last-Event-ID is not the id of an event of this stream; leave it out to hear all."
+        )
     return int(last_event_id)

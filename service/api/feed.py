@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from sqlalchemy import Connection, Row, select
 
-from service.api.auth import Caller, living
+from service.api.auth import Caller, valid_credentials
 from service.changes import assign_positions, changes_after, position_range, unread_changes
 from service.db import Database, iso
 from service.errors import InvalidRequest, TooManyRequests, Unavailable
@@ -182,7 +182,9 @@ class Feed:
         plain = self._cipher.decryptor().update(block) if len(block) == 16 else b""
         position, check = int.from_bytes(plain[:8]), plain[8:12]
         if check != bytes(4) or position >= 2**48:
-            raise InvalidRequest("Last-Event-ID is not the id of an event of this stream.")
+            raise InvalidRequest(
+                "Last-Event-ID is not the id of an event of this stream; leave it out to begin now."
+            )
         return position
 
     def open_streams(self) -> int:
@@ -222,7 +224,7 @@ class Feed:
 
         def read() -> set[str]:
             with self._db.read() as connection:
-                return credentials - living(connection, credentials)
+                return credentials - valid_credentials(connection, credentials)
 
         gone = await to_thread.run_sync(read, limiter=self._thread)
         for listener in list(self._listeners):
@@ -246,13 +248,13 @@ class Feed:
             assign_positions(self._db)
 
     def _deliver(self, look: _Look) -> None:
-        news = list(look.events)
+        events = list(look.events)
         if self._position is not None:
-            news += [e for id_, e in look.running.items() if self._running.get(id_) != e]
+            events += [e for id_, e in look.running.items() if self._running.get(id_) != e]
         self._position, self._running = look.position, look.running
         self._ready.set()
         for listener in list(self._listeners):
-            for event in news:
+            for event in events:
                 listener.offer(event)
 
 

@@ -15,13 +15,15 @@ from service.api.conditional import etag, matches
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
 from service.api.released import resolved
-from service.api.shapes import JobRequest, JobShape, ModelShape, RecordShape
+from service.api.schemas.audit import RecordView
+from service.api.schemas.jobs import JobRequest, JobView, ModelView, ReleasesView
 from service.errors import JobNotFinished, Unauthenticated
 from service.jobs.cancel import cancel
 from service.jobs.states import ENDED
 from service.jobs.submit import Submission, submit
 from service.jobs.view import job_view
-from service.planning.plan import canonical_json
+from service.planning.describe import describe
+from service.planning.plan import Plan, canonical_json
 from service.tables import audit_records, datasets, jobs, models
 
 router = APIRouter(tags=["jobs"])
@@ -33,7 +35,7 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})")
 @router.post(
     "/jobs",
     status_code=202,
-    response_model=JobShape,
+    response_model=JobView,
     responses={202: {"description": "Reserved and queued; follow Location."}},
 )
 async def submit_job(
@@ -66,7 +68,7 @@ async def submit_job(
             ctx.try_hint(done.job_id)
         return done
 
-    submission = await ctx.turns.take(me.id, answer, charged=True)
+    submission = await ctx.limiter.run(me.id, answer, charged=True)
     headers = {"Location": f"/v1/jobs/{submission.job_id}", "Retry-After": "1"}
     if submission.replayed:
         headers["Idempotent-Replayed"] = "true"
@@ -75,7 +77,7 @@ async def submit_job(
     )
 
 
-@router.get("/jobs", response_model=Page[JobShape])
+@router.get("/jobs", response_model=Page[JobView])
 def list_jobs(
     ctx: Ctx,
     me: Me,
@@ -100,7 +102,7 @@ def list_jobs(
     return {"data": [job_view(row) for row in rows], "has_more": more, "url": "/v1/jobs"}
 
 
-@router.get("/jobs/{job_id}", response_model=JobShape)
+@router.get("/jobs/{job_id}", response_model=JobView)
 async def get_job(
     ctx: Ctx,
     me: Me,
@@ -139,11 +141,13 @@ async def get_job(
             if listener is not None:
                 ctx.feed.leave(listener)
         if listener is not None and listener.revoked:
-            raise Unauthenticated("the key or session was revoked or has expired meanwhile.")
+            raise Unauthenticated(
+                "the key or session was revoked or has expired meanwhile; sign in again."
+            )
     return Response(body, headers=headers, media_type="application/json")
 
 
-@router.post("/jobs/{job_id}/cancel", response_model=JobShape)
+@router.post("/jobs/{job_id}/cancel", response_model=JobView)
 def cancel_job(ctx: Ctx, me: Me, job_id: str) -> Any:
     """Free of charge before the data was opened; after it the full price stays."""
     with ctx.db.write() as connection:
@@ -161,17 +165,26 @@ def get_plan(ctx: Ctx, me: Me, job_id: str) -> dict[str, Any]:
     return plan
 
 
-@router.get("/jobs/{job_id}/model", response_model=ModelShape)
+@router.get("/jobs/{job_id}/releases", response_model=ReleasesView)
+def get_releases(ctx: Ctx, me: Me, job_id: str) -> Any:
+    """The job's Plan in words and numbers: each release, its noise, how often, over which rows."""
+    with ctx.db.read() as connection:
+        job = visible_job(connection, me, job_id)
+    described = describe(Plan.model_validate_json(job.plan))
+    return {"job": job.id, "plan_digest": job.plan_digest, **described.model_dump()}
+
+
+@router.get("/jobs/{job_id}/model", response_model=ModelView)
 def get_model(ctx: Ctx, me: Me, job_id: str) -> Any:
     with ctx.db.read() as connection:
         job = visible_job(connection, me, job_id)
         card = connection.execute(select(models.c.card).where(models.c.job_id == job_id)).scalar()
     if card is None:
-        raise JobNotFinished(f"it is {job.state}; a model is there once it has succeeded.")
+        raise JobNotFinished(f"it is {job.state}; its model can be fetched once it has succeeded.")
     return json.loads(card)
 
 
-@router.get("/jobs/{job_id}/audit", response_model=RecordShape)
+@router.get("/jobs/{job_id}/audit", response_model=RecordView)
 def get_record(ctx: Ctx, me: Me, job_id: str) -> Any:
     with ctx.db.read() as connection:
         job = visible_job(connection, me, job_id)
@@ -179,5 +192,5 @@ def get_record(ctx: Ctx, me: Me, job_id: str) -> Any:
             select(audit_records).where(audit_records.c.job_id == job_id)
         ).first()
     if row is None:
-        raise JobNotFinished(f"it is {job.state}; a record is there once it has succeeded.")
+        raise JobNotFinished(f"it is {job.state}; its record can be fetched once it has succeeded.")
     return record_view(row)

@@ -33,7 +33,9 @@ class Limits:
             return
         upload = scope["method"] == "PUT" and UPLOAD.fullmatch(scope["path"])
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            nothing = NotFound("there is nothing at this address.")
+            nothing = NotFound(
+                "there is nothing at this address; GET /openapi.json lists what there is."
+            )
             await problem_response(nothing)(scope, receive, send)
             return
         limit = self._upload_bytes if upload else self._body_bytes
@@ -47,7 +49,9 @@ class Limits:
             message = await receive()
             received += len(message.get("body", b""))
             if received > limit:
-                too_large = BodyTooLarge(f"at most {limit} bytes are read here.", limit=limit)
+                too_large = BodyTooLarge(
+                    f"at most {limit} bytes are accepted here; send less.", limit=limit
+                )
                 raise too_large
             return message
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Select, func, select
 
 from service.api.auth import Me
 from service.api.context import Ctx
-from service.api.shapes import OperationsShape
+from service.api.schemas.operations import OperationsView
 from service.db import iso, now_ms
 from service.jobs.maintenance import HEARTBEAT_TIMEOUT_MS
 from service.jobs.states import ENDED
@@ -20,7 +20,7 @@ OPEN = ("queued", "running", "cancelling")
 _DAY_MS = 86_400_000
 
 
-@router.get("/operations", response_model=OperationsShape)
+@router.get("/operations", response_model=OperationsView)
 def get_operations(ctx: Ctx, me: Me) -> Any:
     me.need("admin")
     with ctx.db.read() as connection:

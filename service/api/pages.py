@@ -4,7 +4,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel
-from sqlalchemy import Column, Connection, Row, Select, Table, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, tuple_
 
 from service.errors import NotFound
 
@@ -30,7 +30,9 @@ def newest_first(
     if after is not None:
         cursor = connection.execute(query.where(table.c.id == after)).first()
         if cursor is None:
-            raise NotFound("starting_after names nothing in this list.")
+            raise NotFound(
+                "starting_after names nothing in this list; leave it out to begin at its start."
+            )
         query = query.where(order < tuple_(cursor.created_ms, cursor.id))
     query = query.order_by(table.c.created_ms.desc(), table.c.id.desc()).limit(limit + 1)
     rows = list(connection.execute(query))
@@ -38,7 +40,7 @@ def newest_first(
 
 
 def by_number(
-    connection: Connection, number: Column[int], query: Select[Any], limit: int, after: int
+    connection: Connection, number: ColumnElement[int], query: Select[Any], limit: int, after: int
 ) -> tuple[list[Row[Any]], bool]:
     """A page of numbered rows in order, after a number."""
     rows = list(connection.execute(query.where(number > after).order_by(number).limit(limit + 1)))
@@ -51,8 +53,10 @@ def after_name(
     """A page of a list that is short enough to be made whole; the cursor is a member's value."""
     start = 0
     if after is not None:
-        places = [place for place, item in enumerate(data) if item[name] == after]
-        if not places:
-            raise NotFound("starting_after names nothing in this list.")
-        start = places[0] + 1
+        found = [index for index, item in enumerate(data) if item[name] == after]
+        if not found:
+            raise NotFound(
+                "starting_after names nothing in this list; leave it out to begin at its start."
+            )
+        start = found[0] + 1
     return data[start : start + limit], len(data) > start + limit

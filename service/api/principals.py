@@ -9,12 +9,12 @@ from sqlalchemy.exc import IntegrityError
 from service.api.auth import Caller, Me, create_key, create_principal
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
-from service.api.shapes import (
+from service.api.schemas.principals import (
     KeyRequest,
-    KeyShape,
-    NewKeyShape,
+    KeyView,
+    NewKeyView,
     PrincipalRequest,
-    PrincipalShape,
+    PrincipalView,
 )
 from service.db import iso, now_ms
 from service.errors import InvalidRequest, NotFound
@@ -38,14 +38,14 @@ def _key_view(row: Row[Any]) -> dict[str, Any]:
     }
 
 
-@router.get("/me", response_model=PrincipalShape)
+@router.get("/me", response_model=PrincipalView)
 def who_am_i(ctx: Ctx, me: Me) -> Any:
     with ctx.db.read() as connection:
         row = connection.execute(select(principals).where(principals.c.id == me.id)).one()
     return _principal_view(row)
 
 
-@router.post("/principals", status_code=201, response_model=PrincipalShape)
+@router.post("/principals", status_code=201, response_model=PrincipalView)
 def add_principal(ctx: Ctx, me: Me, request: PrincipalRequest) -> Any:
     me.need("admin")
     try:
@@ -55,11 +55,11 @@ def add_principal(ctx: Ctx, me: Me, request: PrincipalRequest) -> Any:
                 select(principals).where(principals.c.id == principal_id)
             ).one()
     except IntegrityError:
-        raise InvalidRequest("somebody has this name already; names are unique.") from None
+        raise InvalidRequest("somebody has this name already; choose another.") from None
     return _principal_view(row)
 
 
-@router.get("/principals", response_model=Page[PrincipalShape])
+@router.get("/principals", response_model=Page[PrincipalView])
 def list_principals(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = None) -> Any:
     """Administrators see everyone; owners see the analysts whom they may grant a dataset to."""
     me.need("admin", "owner")
@@ -71,7 +71,7 @@ def list_principals(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After =
     return {"data": [_principal_view(r) for r in rows], "has_more": more, "url": "/v1/principals"}
 
 
-@router.post("/keys", status_code=201, response_model=NewKeyShape)
+@router.post("/keys", status_code=201, response_model=NewKeyView)
 def add_key(ctx: Ctx, me: Me, request: KeyRequest) -> Any:
     """A key for yourself; for others, as an administrator. The secret is shown once."""
     principal_id = request.principal or me.id
@@ -84,11 +84,11 @@ def add_key(ctx: Ctx, me: Me, request: KeyRequest) -> Any:
             ).first()
             is None
         ):
-            raise NotFound("no principal has this id.")
+            raise NotFound("no principal has this id; GET /v1/principals lists them.")
         return _new_key(connection, me, principal_id, request.expires_days)
 
 
-@router.get("/keys", response_model=Page[KeyShape])
+@router.get("/keys", response_model=Page[KeyView])
 def list_keys(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = None) -> Any:
     query = select(api_keys)
     if me.role != "admin":
@@ -98,7 +98,7 @@ def list_keys(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = None)
     return {"data": [_key_view(row) for row in rows], "has_more": more, "url": "/v1/keys"}
 
 
-@router.post("/keys/{key_id}/rotate", status_code=201, response_model=NewKeyShape)
+@router.post("/keys/{key_id}/rotate", status_code=201, response_model=NewKeyView)
 def rotate_key(ctx: Ctx, me: Me, key_id: str, request: KeyRequest | None = None) -> Any:
     """A new key for the same principal; the old one stops working in the same moment."""
     expires_days = None if request is None else request.expires_days
@@ -120,7 +120,7 @@ def _revoke(connection: Connection, me: Caller, key_id: str) -> Row[Any]:
         live = live.where(api_keys.c.principal_id == me.id)
     row = connection.execute(live.values(revoked_ms=now_ms()).returning(api_keys)).first()
     if row is None:
-        raise NotFound("no key of yours that still works has this id.")
+        raise NotFound("no valid key of yours has this id; GET /v1/keys lists them.")
     return row
 
 

@@ -26,7 +26,7 @@ log = logging.getLogger("epsilond.api")
 MEDIA_TYPE = "application/problem+json"
 
 
-class ProblemShape(BaseModel):
+class ProblemDetails(BaseModel):
     """RFC 9457. `code` is the last part of `type`; refusals carry further public members."""
 
     type: str
@@ -41,7 +41,7 @@ class ProblemShape(BaseModel):
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {
         "description": description,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemShape"}}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
     }
     for status, description in (("4XX", "The request was refused."), ("5XX", "A failure of ours."))
 }
@@ -66,34 +66,53 @@ def install(app: FastAPI) -> None:
             {"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]} for e in error.errors()
         ]
         if any(e["type"] == "json_invalid" for e in errors):
-            return problem_response(MalformedRequest("it is not JSON."), request.url.path)
-        places = ", ".join(".".join(map(str, e["loc"])) for e in errors[:3])
-        problem = InvalidRequest(f"look at {places}: {errors[0]['msg']}.", errors=errors[:20])
+            return problem_response(
+                MalformedRequest("the body is not JSON; send a JSON object."), request.url.path
+            )
+        fields = ", ".join(".".join(map(str, e["loc"])) for e in errors[:3])
+        problem = InvalidRequest(f"look at {fields}: {errors[0]['msg']}.", errors=errors[:20])
         return problem_response(problem, request.url.path)
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
         by_status: dict[int, Problem] = {
-            400: MalformedRequest("the body could not be read."),
-            404: NotFound("there is nothing at this address."),
-            405: MethodNotAllowed("GET /openapi.json lists what there is."),
+            400: MalformedRequest("the body could not be read; send it again, as JSON."),
+            404: NotFound(
+                "there is nothing at this address; GET /openapi.json lists what there is."
+            ),
+            405: MethodNotAllowed("GET /openapi.json lists the methods of every address."),
         }
-        problem = by_status.get(error.status_code, InternalError("see the service's log."))
+        problem = by_status.get(
+            error.status_code,
+            InternalError("an administrator finds the cause in the service's log."),
+        )
         return problem_response(problem, request.url.path)
 
     @app.exception_handler(DataError)
     async def unstorable(request: Request, error: DataError) -> JSONResponse:
-        return problem_response(InvalidRequest("a value cannot be stored."), request.url.path)
+        return problem_response(
+            InvalidRequest(
+                "a value cannot be stored; leave out control characters and huge numbers."
+            ),
+            request.url.path,
+        )
 
     @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: ClientDisconnect) -> JSONResponse:
-        return problem_response(MalformedRequest("the body ended early."), request.url.path)
+        return problem_response(
+            MalformedRequest("the body ended early; send it again."), request.url.path
+        )
 
     @app.exception_handler(OperationalError)
     async def unavailable(request: Request, error: OperationalError) -> JSONResponse:
         log.error("the database does not answer: %s", type(error.orig).__name__)
-        return problem_response(Unavailable("try again shortly."), request.url.path)
+        return problem_response(
+            Unavailable("the database does not answer; try again shortly."), request.url.path
+        )
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> JSONResponse:
-        return problem_response(InternalError("see the service's log."), request.url.path)
+        return problem_response(
+            InternalError("an administrator finds the cause in the service's log."),
+            request.url.path,
+        )

@@ -26,7 +26,9 @@ def resolved(connection: Connection, me: Caller, spec: JobSpec) -> JobSpec:
     query = select(models.c.card, models.c.digest).where(models.c.job_id == job.id)
     model = connection.execute(query).first()
     if model is None:
-        raise JobNotFinished(f"{job.id} is {job.state}; a model is there once it has succeeded.")
+        raise JobNotFinished(
+            f"{job.id} is {job.state}; its model can be used once it has succeeded."
+        )
     weights = weights_of(json.loads(model.card))
     if weights is None:
         raise PlanRefused(f"{job.id} has no linear model; name a job that fitted one.")
@@ -36,6 +38,8 @@ def resolved(connection: Connection, me: Caller, spec: JobSpec) -> JobSpec:
             "name a job whose steps did not diverge: over the set l2_ball, or with smaller steps."
         )
     if spec.of.digest not in (None, model.digest):
-        raise PlanRefused(f"the model of {job.id} has the digest {model.digest}; or leave it out.")
+        raise PlanRefused(
+            f"the model of {job.id} has the digest {model.digest}; send that or leave it out."
+        )
     of = spec.of.model_copy(update={"digest": model.digest})
     return spec.model_copy(update={"of": of})

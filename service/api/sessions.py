@@ -13,7 +13,7 @@ from sqlalchemy import insert, select, update
 
 from service.api.auth import Me, caller_of_key, cookie_name, csrf_token, key_hash, session_token
 from service.api.context import Ctx
-from service.api.shapes import SessionRequest, SessionShape
+from service.api.schemas.principals import SessionRequest, SessionView
 from service.db import iso, new_id, now_ms
 from service.errors import Forbidden, Unauthenticated
 from service.tables import api_keys, principals, sessions
@@ -21,11 +21,11 @@ from service.tables import api_keys, principals, sessions
 router = APIRouter(tags=["session"])
 
 
-@router.post("/session", status_code=201, response_model=SessionShape)
+@router.post("/session", status_code=201, response_model=SessionView)
 def sign_in(ctx: Ctx, request: SessionRequest, http: Request, response: Response) -> Any:
     """Exchange a key for a session cookie. Needs no key but the one in the body."""
     if http.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise Forbidden("only a page of this service signs a browser in.")
+        raise Forbidden("only a page of this service may sign a browser in; open the dashboard.")
     me = caller_of_key(ctx, request.key.strip())
     token, session_id = secrets.token_urlsafe(32), new_id("ses")
     longest = int(ctx.settings.session_seconds_max)
@@ -46,7 +46,7 @@ def sign_in(ctx: Ctx, request: SessionRequest, http: Request, response: Response
     return _view(ctx, session_id, token)
 
 
-@router.get("/session", response_model=SessionShape)
+@router.get("/session", response_model=SessionView)
 def who_is_signed_in(ctx: Ctx, me: Me, http: Request) -> Any:
     """Who is signed in with this browser, and the token that its changes need."""
     return _view(ctx, me.credential, session_token(http) or "")

@@ -16,7 +16,9 @@ let onEnd = () => {};
 const seen = new Map(); // address -> {tag, body}
 
 export const me = () => session && session.principal;
-export const whenSessionEnds = (handler) => { onEnd = handler; };
+export const whenSessionEnds = (handler) => {
+  onEnd = handler;
+};
 
 export async function api(method, path, body, options = {}) {
   const headers = { Accept: "application/json", ...options.headers };
@@ -31,10 +33,19 @@ export async function api(method, path, body, options = {}) {
   }
   let answer;
   try {
-    answer = await fetch(`/v1${path}`, { method, headers, body: payload, signal: options.signal, cache: "no-store" });
+    answer = await fetch(`/v1${path}`, {
+      method,
+      headers,
+      body: payload,
+      signal: options.signal,
+      cache: "no-store",
+    });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, { title: "The service does not answer", detail: "Check the connection and try again." });
+    throw new Problem(0, {
+      title: "The service does not answer",
+      detail: "Check the connection and try again.",
+    });
   }
   if (answer.status === 304 && known) return known.body;
   const isJson = (answer.headers.get("Content-Type") || "").includes("json");
@@ -65,8 +76,10 @@ export function query(values) {
 export async function all(path, cursor = (item) => item.id, most = 2000) {
   const items = [];
   const joiner = path.includes("?") ? "&" : "?";
-  for (let after = ""; ;) {
-    const page = await get(`${path}${joiner}limit=${Math.min(100, most)}${after && `&starting_after=${after}`}`);
+  for (let after = ""; ; ) {
+    const page = await get(
+      `${path}${joiner}limit=${Math.min(100, most)}${after && `&starting_after=${after}`}`,
+    );
     items.push(...page.data);
     if (!page.has_more || items.length >= most) return items;
     after = encodeURIComponent(cursor(page.data.at(-1)));
@@ -78,7 +91,9 @@ export async function all(path, cursor = (item) => item.id, most = 2000) {
 export async function asWritten(path, last) {
   const parts = [];
   for (let after = 0; after < last; after += 100) {
-    const text = await (await fetch(`/v1${path}?limit=100&starting_after=${after}`, { cache: "no-store" })).text();
+    const text = await (
+      await fetch(`/v1${path}?limit=100&starting_after=${after}`, { cache: "no-store" })
+    ).text();
     parts.push(text.slice(text.indexOf("[") + 1, text.lastIndexOf("]")));
   }
   return `[${parts.join(",")}]`;
@@ -139,16 +154,27 @@ function deliver(event) {
   for (const listener of [...listeners]) listener(event);
 }
 
-channel.onmessage = ({ data }) => { if (session && data.for === session.principal.id) deliver(data.event); };
+channel.onmessage = ({ data }) => {
+  if (session && data.for === session.principal.id) deliver(data.event);
+};
 
 function listen() {
   silence();
   const controller = new AbortController();
   stop = () => controller.abort();
-  const lead = () => new Promise((resolve) => stream(controller.signal, resolve));
-  if (!navigator.locks) { lead(); return; } // not a secure context: a stream of its own
-  const name = `epsilond.events.${session.principal.id}`;
-  navigator.locks.request(name, { signal: controller.signal }, lead).catch(() => {});
+  const { signal } = controller;
+  const lead = (after) => new Promise((resolve) => stream(signal, resolve, after));
+  if (navigator.locks)
+    lineUp(`epsilond.events.${session.principal.id}`, signal, lead).catch(() => {});
+  else lead(null); // not a secure context: a stream of its own
+}
+
+// Lead at once if no other tab does, else when the one that does has gone.
+async function lineUp(name, signal, lead) {
+  const taken = await navigator.locks.request(name, { ifAvailable: true }, (lock) =>
+    lock ? lead(null) : true,
+  );
+  if (taken) await navigator.locks.request(name, { signal }, () => lead("another tab"));
 }
 
 function silence() {
@@ -156,13 +182,27 @@ function silence() {
   stop = null;
 }
 
-function stream(signal, finish) {
-  if (signal.aborted) { finish(); return; }
+function stream(signal, finish, after) {
+  if (signal.aborted) {
+    finish();
+    return;
+  }
   const who = session.principal.id;
-  const say = (event) => { deliver(event); channel.postMessage({ for: who, event }); };
+  const say = (event) => {
+    deliver(event);
+    channel.postMessage({ for: who, event });
+  };
   const source = new EventSource("/v1/events");
   let timer = 0;
-  source.onopen = () => { document.documentElement.dataset.live = "yes"; };
+  const again = () => {
+    if (signal.aborted) return;
+    say({ event: "reset" });
+    listen();
+  };
+  source.onopen = () => {
+    document.documentElement.dataset.live = "yes";
+    if (after) say({ event: "reset" }); // something may have happened between the two streams
+  };
   for (const type of ["job", "progress", "budget"]) {
     source.addEventListener(type, ({ data }) => say({ type, ...JSON.parse(data), event: type }));
   }
@@ -171,8 +211,12 @@ function stream(signal, finish) {
     if (source.readyState !== EventSource.CLOSED || signal.aborted) return; // it reconnects by itself
     timer = setTimeout(() => {
       finish();
-      get("/session").then(() => { if (!signal.aborted) { say({ event: "reset" }); listen(); } }, () => {});
+      get("/session").then(again, () => {});
     }, 2000);
   };
-  signal.addEventListener("abort", () => { clearTimeout(timer); source.close(); finish(); });
+  signal.addEventListener("abort", () => {
+    clearTimeout(timer);
+    source.close();
+    finish();
+  });
 }

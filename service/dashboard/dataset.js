@@ -1,133 +1,316 @@
 // One dataset: its budget over time, what each release cost, the ledger, shares; the owner's controls.
-import { all, api, get, post, put, query } from "./client.js";
+import { all, api, get, query } from "./client.js";
 import { budgetOf, schemaTable, seesGrants } from "./datasets.js";
+import { ownerControls, setUpCard } from "./owner.js";
 import { burnDown, gauge, shareBar } from "./plots.js";
-import { budgetFields, sendData } from "./upload.js";
-import { action, badge, card, code, empty, facts, field, form, h, later, link, num, page, percent, plural, replace, select, table, when, words } from "./ui.js";
+import {
+  action,
+  badge,
+  card,
+  code,
+  empty,
+  facts,
+  field,
+  h,
+  later,
+  link,
+  num,
+  page,
+  percent,
+  plural,
+  replace,
+  select,
+  table,
+  when,
+  words,
+} from "./ui.js";
 
 const KINDS = ["open", "reserve", "post", "void", "top_up", "freeze", "unfreeze"];
-const number = (input) => (input.value.trim() === "" ? undefined : Number(input.value));
+const PARTS = ["budget", "plot", "costs", "fits", "shares", "ledger", "owner"];
+const ENTRIES_SHOWN = 200;
+const RELEASES_SHOWN = 50;
+const SIZES_SHOWN = 4;
 
 export async function datasetPage(context) {
-  const { root, me, params: [id] } = context;
+  const {
+    root,
+    me,
+    params: [id],
+  } = context;
   const dataset = await get(`/datasets/${id}`);
   const mine = dataset.owner === me.id;
-  const parts = Object.fromEntries(["budget", "plot", "costs", "fits", "shares", "ledger", "owner"].map((name) => [name, h("div", { class: "part" })]));
+  const parts = Object.fromEntries(PARTS.map((name) => [name, h("div", { class: "part" })]));
   const names = new Map([[me.id, "you"]]);
   const nameOf = (principal) => names.get(principal) || `${principal.slice(0, 10)}…`;
   document.title = `${dataset.name} · epsilond`;
 
-  const kind = select([["", "all kinds"], ...KINDS.map((k) => [k, words(k)])], "");
-  const person = select([["", "everyone"]], "");
-  const ledgerList = h("div");
-  const download = h("a", { class: "button", download: `ledger-${id}.csv` }, "Export CSV");
-  const filters = () => ({ kind: kind.value, principal: person.value });
-  const showLedger = async () => {
-    const entries = await all(`/datasets/${id}/ledger${query(filters())}`, (e) => e.seq);
-    download.href = `/v1/datasets/${id}/ledger.csv${query(filters())}`;
-    replace(ledgerList, entries.length ? table("Entries, newest first", ["entry", "kind", "ε", "units", "by", "job", "reason", "at"],
-      entries.reverse().slice(0, 200).map((e) => [`#${e.seq}`, badge(e.kind), num(e.epsilon), num(e.units), e.principal ? nameOf(e.principal) : "–",
-        e.job ? link(code(e.job, 10), `#/jobs/${e.job}`) : "–", e.reason, when(e.created_at)]), { numbers: [2, 3] })
-      : empty("No entry matches", "Choose another filter."));
+  const ledger = ledgerPart(id, nameOf);
+  const controls = ownerControls(id, parts.owner, () => refresh());
+  const revoke = async (principal) => {
+    await api("DELETE", `/datasets/${id}/grants/${principal}`);
+    await refresh();
   };
-  for (const control of [kind, person]) control.addEventListener("change", showLedger);
-
-  const refresh = async () => {
+  async function refresh() {
     const budget = dataset.state === "empty" ? null : await budgetOf(id);
     if (!context.here()) return;
     if (!budget) {
-      replace(parts.budget, card(null, empty(dataset.state === "empty" ? "No data yet" : "No budget yet",
-        mine ? "Finish it below." : "Its owner has not finished it; no job can run.")), mine && setUp());
+      const next = mine && (await setUpCard(dataset, refresh));
+      replace(parts.budget, unfinishedCard(dataset, mine), next);
       return;
     }
-    const [entries, grants, principals] = await Promise.all([all(`/datasets/${id}/ledger`, (e) => e.seq), seesGrants(me, dataset) ? all(`/datasets/${id}/grants`, (g) => g.principal) : [], mine ? all("/principals") : []]);
+    const [entries, grants, principals] = await Promise.all([
+      all(`/datasets/${id}/ledger`, (e) => e.seq),
+      seesGrants(me, dataset) ? all(`/datasets/${id}/grants`, (g) => g.principal) : [],
+      mine ? all("/principals") : [],
+    ]);
     if (!context.here()) return;
-    if (mine) drawOwner(budget, principals.filter((p) => p.role === "analyst")); // before what it changed is seen: what is typed next stays
-    for (const g of grants) if (g.principal !== me.id) names.set(g.principal, g.name);
-    if (dataset.owner !== me.id) names.set(dataset.owner, "the owner");
-    drawBudget(budget, entries);
-    drawShares(budget, grants);
-    const people = [...new Set(entries.map((e) => e.principal).filter(Boolean))];
-    const chosen = person.value;
-    replace(person, [["", "everyone"], ...people.map((p) => [p, nameOf(p)])].map(([key, text]) => h("option", { value: key }, text)));
-    person.value = chosen;
-    await showLedger();
-    if (!parts.ledger.childElementCount) replace(parts.ledger, card("Ledger", h("div", { class: "row filters" }, field("Kind", kind), field("By", person), h("div", { class: "field end" }, download)), ledgerList));
-  };
-
-  function drawBudget(budget, entries) {
-    const posts = entries.filter((e) => e.kind === "post");
-    const saved = budget.epsilon_summed > budget.epsilon_spent + 1e-9;
-    replace(parts.budget, card("Budget", gauge(budget, dataset.name),
-      budget.frozen && h("p", { class: "note warn" }, "Frozen: no more jobs are admitted until the owner unfreezes it."),
-      facts([
-        ["Ceiling", `ε ${num(budget.epsilon)}`, `δ ${num(budget.delta)}, fixed for ever`],
-        ["Cap", `ε ${num(budget.epsilon_cap)}`, budget.epsilon_cap < budget.epsilon ? "can be topped up" : "at the ceiling"],
-        budget.share && ["Your share", `ε ${num(budget.share.epsilon_remaining)} left`, `of ε ${num(budget.share.epsilon_cap)}`],
-        ["Account", budget.kind === "renyi" ? "Rényi" : "pure ε", budget.order ? `order ${budget.order}` : ""]]),
-      posts.length > 0 && h("p", { class: "saving" }, "Adding epsilons would read ", h("b", null, num(budget.epsilon_summed)), "; the ledger’s bound is ", h("b", null, num(budget.epsilon_spent)), ". ",
-        saved ? `Composition saves ε ${num(budget.epsilon_summed - budget.epsilon_spent)}.` : "With one release there is nothing to save yet.")));
-    replace(parts.plot, card("Burn-down", entries.length > 1 ? burnDown(entries, budget.delta, nameOf) : empty("Nothing spent yet", "The plot starts with the first job.")));
-    replace(parts.costs, card("What each release cost", posts.length ? table("Releases, newest first", ["job", "by", "ε of it alone", "units", "of the ceiling", "at"],
-      [...posts].reverse().slice(0, 50).map((e) => [e.job ? link(code(e.job), `#/jobs/${e.job}`) : "–", e.principal ? nameOf(e.principal) : "–", num(e.epsilon), num(e.units), percent(e.units, budget.units_ceiling), when(e.created_at)]), { numbers: [2, 3, 4] })
-      : empty("No release yet", "Every published model appears here with its price.")));
-    const left = Math.max(0, budget.share ? budget.share.units_remaining : budget.units_remaining);
-    const largest = budget.share ? budget.share.epsilon_remaining : budget.epsilon_remaining;
-    const sizes = [...new Map(posts.map((e) => [num(e.epsilon, 2), e.units])).entries()].slice(-4);
-    replace(parts.fits, card("What still fits", h("p", null, budget.frozen ? "Nothing while it is frozen. Then: one" : "One", " job of up to ", h("b", null, `ε ${num(largest)}`), sizes.length ? ", or of the sizes seen so far:" : "."),
-      sizes.length > 0 && h("ul", null, sizes.map(([size, units]) => h("li", null, `${plural(Math.floor(left / Math.max(1, units)), "job")} of about ε ${size}`)))));
+    // before what it changed is seen, so that what is typed next stays
+    if (mine)
+      controls.draw(
+        budget,
+        principals.filter((p) => p.role === "analyst"),
+      );
+    for (const grant of grants)
+      if (grant.principal !== me.id) names.set(grant.principal, grant.name);
+    if (!mine) names.set(dataset.owner, "the owner");
+    const releases = entries.filter((e) => e.kind === "post");
+    replace(parts.budget, budgetCard(dataset, budget, releases));
+    replace(parts.plot, plotCard(entries, nameOf));
+    replace(parts.costs, costsCard(releases, budget, nameOf));
+    replace(parts.fits, fitsCard(budget, releases));
+    if (seesGrants(me, dataset)) replace(parts.shares, sharesCard(budget, grants, mine && revoke));
+    await ledger.show(entries);
+    if (!parts.ledger.childElementCount) replace(parts.ledger, ledger.element);
   }
 
-  function drawShares(budget, grants) {
-    if (!seesGrants(me, dataset)) return;
-    replace(parts.shares, card("Analysts", grants.length ? table("Who may use it, and how much of the budget is theirs", ["analyst", "committed ε", "share ε", "used", ...(mine ? [""] : [])],
-      grants.map((g) => [g.name, num(g.epsilon_committed), g.epsilon_cap === null ? "no bound" : num(g.epsilon_cap),
-        shareBar(g.units_committed, g.units_cap ?? budget.units_cap, `${g.name} committed ${percent(g.units_committed, g.units_cap ?? budget.units_cap)}`),
-        ...(mine ? [action("Revoke", async () => { await api("DELETE", `/datasets/${id}/grants/${g.principal}`); await refresh(); }, "small")] : [])]), { numbers: [1, 2] })
-      : empty("Granted to nobody", mine ? "Grant it to an analyst below." : "Its owner has granted it to nobody.")));
-  }
-
-  function setUp() {
-    if (dataset.state === "empty") {
-      const file = h("input", { type: "file", accept: ".csv,.npz,text/csv", required: true });
-      return card("Upload its data", form([field("File", file, "CSV with a header, or NPZ; it must match the schema below.")], "Upload",
-        async () => { Object.assign(dataset, await sendData(id, file.files[0])); await refresh(); }, { busy: "Uploading and encoding…" }));
-    }
-    const budget = budgetFields();
-    return card("Set its budget", form([budget.fields], "Fix the budget for ever", async () => { await put(`/datasets/${id}/budget`, budget.read()); await refresh(); }));
-  }
-
-  let drawn = "";
-  function drawOwner(budget, analysts) {
-    const state = `${budget.frozen} ${budget.epsilon_cap} ${analysts.length}`;
-    if (drawn === state) return; // what is being typed stays
-    drawn = state;
-    const cap = h("input", { inputmode: "decimal", required: true });
-    const why = h("input", { required: true, maxlength: 200 });
-    const whyFrozen = h("input", { required: true, maxlength: 200 });
-    const who = select(analysts.map((p) => [p.id, p.name]), undefined, { required: true });
-    const share = h("input", { inputmode: "decimal", placeholder: "no bound" });
-    const done = async (text) => { drawn = ""; await refresh(); return text; };
-    const word = budget.frozen ? "Unfreeze" : "Freeze";
-    replace(parts.owner, h("h2", { class: "section" }, "For the owner"), h("div", { class: "tiles three" },
-      card("Top up", budget.epsilon_cap < budget.epsilon ? form([
-        field("New cap ε", cap, `Above ${num(budget.epsilon_cap)}, at most ${num(budget.epsilon)}.`), field("Reason", why, "It stays in the ledger.")],
-      "Top up", async () => { await post(`/datasets/${id}/budget/top-ups`, { epsilon_cap: Number(cap.value), reason: why.value }); return done(); })
-        : empty("At the ceiling", "The cap is the ceiling, which was fixed for ever.")),
-      card("Grant", analysts.length ? form([field("Analyst", who), field("Share ε", share, "The most they may commit. Empty: no bound.")], "Grant", async () => {
-        await put(`/datasets/${id}/grants/${who.value}`, { epsilon_cap: number(share) ?? null });
-        return done(`Granted to ${who.selectedOptions[0].textContent}.`);
-      }) : empty("No analysts", "An administrator makes them.")),
-      card(word, form([field("Reason", whyFrozen, budget.frozen ? "Jobs are admitted again." : "No more jobs are admitted; those admitted run on.")], word,
-        async () => { await post(`/datasets/${id}/budget/${word.toLowerCase()}`, { reason: whyFrozen.value }); return done(); }, { class: budget.frozen ? "primary" : "danger" }))));
-  }
-
-  replace(root, page(dataset.name, badge(dataset.state), ["analyst", "owner"].includes(me.role) && dataset.state === "ready" && link("New job", `#/jobs/new?dataset=${id}`, "button primary")),
-    h("p", { class: "help" }, dataset.rows === null ? "no rows yet" : plural(dataset.rows, "row"), `, ${plural(dataset.columns, "feature")}, stored as ${dataset.storage === "fixed" ? "fixed point" : "float64"}, `,
-      link(`${plural(dataset.audit_length, "audit record")}`, `#/audit/${id}`), ", ", link("its jobs", `#/jobs?dataset=${id}`), ". ", code(id, 40)),
-    parts.budget, parts.plot, h("div", { class: "tiles two" }, parts.fits, parts.shares), parts.costs, parts.ledger, parts.owner,
-    card("Schema", schemaTable(dataset.schema)));
+  replace(
+    root,
+    page(dataset.name, badge(dataset.state), newJobLink(dataset, me)),
+    aboutDataset(dataset),
+    parts.budget,
+    parts.plot,
+    h("div", { class: "tiles two" }, parts.fits, parts.shares),
+    parts.costs,
+    parts.ledger,
+    parts.owner,
+    card("Schema", schemaTable(dataset.schema)),
+  );
   const soon = later(() => context.here() && refresh().catch(() => {}), 300);
-  context.onEvent((event) => { if (event.event === "reset" || event.event === "budget" && event.dataset === id) soon(); });
+  context.onEvent((event) => {
+    const own = event.event === "budget" && event.dataset === id;
+    if (own || event.event === "reset") soon();
+  });
   await refresh();
+}
+
+function newJobLink(dataset, me) {
+  const may = ["analyst", "owner"].includes(me.role) && dataset.state === "ready";
+  return may && link("New job", `#/jobs/new?dataset=${dataset.id}`, "button primary");
+}
+
+function aboutDataset(dataset) {
+  const storage = dataset.storage === "fixed" ? "fixed point" : dataset.storage;
+  return h(
+    "p",
+    { class: "help" },
+    dataset.rows === null ? "no rows yet" : plural(dataset.rows, "row"),
+    `, ${plural(dataset.columns, "feature")}, stored as ${storage}, `,
+    link(`${plural(dataset.audit_length, "audit record")}`, `#/audit/${dataset.id}`),
+    ", ",
+    link("its jobs", `#/jobs?dataset=${dataset.id}`),
+    ". ",
+    code(dataset.id, 40),
+  );
+}
+
+function unfinishedCard(dataset, mine) {
+  const what = dataset.state === "empty" ? "No data yet" : "No budget yet";
+  const next = mine ? "Finish it below." : "Its owner has not finished it; no job can run.";
+  return card(null, empty(what, next));
+}
+
+// --- the budget
+
+function budgetCard(dataset, budget, releases) {
+  const { share } = budget;
+  const frozen = "Frozen: no more jobs are admitted until the owner unfreezes it.";
+  return card(
+    "Budget",
+    gauge(budget, dataset.name),
+    budget.frozen && h("p", { class: "note warn" }, frozen),
+    facts([
+      ["Ceiling", `ε ${num(budget.epsilon)}`, `δ ${num(budget.delta)}, fixed for ever`],
+      [
+        "Cap",
+        `ε ${num(budget.epsilon_cap)}`,
+        budget.epsilon_cap < budget.epsilon ? "can be topped up" : "at the ceiling",
+      ],
+      share && [
+        "Your share",
+        `ε ${num(share.epsilon_remaining)} left`,
+        `of ε ${num(share.epsilon_cap)}`,
+      ],
+      [
+        "Account",
+        budget.kind === "renyi" ? "Rényi" : "pure ε",
+        budget.order ? `order ${budget.order}` : "",
+      ],
+    ]),
+    releases.length > 0 && savingWords(budget),
+  );
+}
+
+function savingWords({ epsilon_summed: summed, epsilon_spent: spent }) {
+  const saves = summed > spent + 1e-9;
+  return h(
+    "p",
+    { class: "saving" },
+    "Adding epsilons would read ",
+    h("b", null, num(summed)),
+    "; the ledger’s bound is ",
+    h("b", null, num(spent)),
+    ". ",
+    saves
+      ? `Composition saves ε ${num(summed - spent)}.`
+      : "With one release there is nothing to save yet.",
+  );
+}
+
+function plotCard(entries, nameOf) {
+  const plot =
+    entries.length > 1
+      ? burnDown(entries, nameOf)
+      : empty("Nothing spent yet", "The plot starts with the first job.");
+  return card("Burn-down", plot);
+}
+
+function costsCard(releases, budget, nameOf) {
+  const title = "What each release cost";
+  if (!releases.length) {
+    return card(
+      title,
+      empty("No release yet", "Every published model appears here with its price."),
+    );
+  }
+  const heads = ["job", "by", "ε of it alone", "units", "of the ceiling", "at"];
+  const newest = [...releases].reverse().slice(0, RELEASES_SHOWN);
+  const rows = newest.map((e) => [
+    e.job ? link(code(e.job), `#/jobs/${e.job}`) : "–",
+    e.principal ? nameOf(e.principal) : "–",
+    num(e.epsilon),
+    num(e.units),
+    percent(e.units, budget.units_ceiling),
+    when(e.created_at),
+  ]);
+  return card(title, table("Releases, newest first", heads, rows, { numbers: [2, 3, 4] }));
+}
+
+function fitsCard(budget, releases) {
+  const own = budget.share ?? budget;
+  const left = Math.max(0, own.units_remaining);
+  const seen = new Map(releases.map((e) => [num(e.epsilon, 2), e.units]));
+  const sizes = [...seen.entries()].slice(-SIZES_SHOWN);
+  const count = (units) => Math.floor(left / Math.max(1, units));
+  return card(
+    "What still fits",
+    h(
+      "p",
+      null,
+      budget.frozen ? "Nothing while it is frozen. Then: one" : "One",
+      " job of up to ",
+      h("b", null, `ε ${num(own.epsilon_remaining)}`),
+      sizes.length ? ", or of the sizes seen so far:" : ".",
+    ),
+    sizes.length > 0 &&
+      h(
+        "ul",
+        null,
+        sizes.map(([size, units]) =>
+          h("li", null, `${plural(count(units), "job")} of about ε ${size}`),
+        ),
+      ),
+  );
+}
+
+// --- shares
+
+// `revoke` is there for the owner only.
+function sharesCard(budget, grants, revoke) {
+  if (!grants.length) {
+    const text = revoke ? "Grant it to an analyst below." : "Its owner has granted it to nobody.";
+    return card("Analysts", empty("Granted to nobody", text));
+  }
+  const heads = ["analyst", "committed ε", "share ε", "used", ...(revoke ? [""] : [])];
+  const rows = grants.map((grant) => [
+    grant.name,
+    num(grant.epsilon_committed),
+    grant.epsilon_cap === null ? "no bound" : num(grant.epsilon_cap),
+    usedBar(grant, budget),
+    ...(revoke ? [action("Revoke", () => revoke(grant.principal), "small")] : []),
+  ]);
+  const caption = "Who may use it, and how much of the budget is theirs";
+  return card("Analysts", table(caption, heads, rows, { numbers: [1, 2] }));
+}
+
+function usedBar(grant, budget) {
+  const whole = grant.units_cap ?? budget.units_cap;
+  const label = `${grant.name} committed ${percent(grant.units_committed, whole)}`;
+  return shareBar(grant.units_committed, whole, label);
+}
+
+// --- the ledger
+
+function ledgerPart(id, nameOf) {
+  const kind = select([["", "all kinds"], ...KINDS.map((k) => [k, words(k)])], "");
+  const person = select([["", "everyone"]], "");
+  const list = h("div");
+  const download = h("a", { class: "button", download: `ledger-${id}.csv` }, "Export CSV");
+  const refresh = async () => {
+    const filters = query({ kind: kind.value, principal: person.value });
+    const entries = await all(`/datasets/${id}/ledger${filters}`, (e) => e.seq);
+    download.href = `/v1/datasets/${id}/ledger.csv${filters}`;
+    replace(list, ledgerTable(entries, nameOf));
+  };
+  for (const control of [kind, person]) control.addEventListener("change", refresh);
+  return {
+    element: card(
+      "Ledger",
+      h(
+        "div",
+        { class: "row filters" },
+        field("Kind", kind),
+        field("By", person),
+        h("div", { class: "field end" }, download),
+      ),
+      list,
+    ),
+    show: async (entries) => {
+      const people = [...new Set(entries.map((e) => e.principal).filter(Boolean))];
+      const chosen = person.value;
+      const options = [["", "everyone"], ...people.map((p) => [p, nameOf(p)])];
+      replace(
+        person,
+        options.map(([value, text]) => h("option", { value }, text)),
+      );
+      person.value = chosen;
+      await refresh();
+    },
+  };
+}
+
+function ledgerTable(entries, nameOf) {
+  if (!entries.length) return empty("No entry matches", "Choose another filter.");
+  const heads = ["entry", "kind", "ε", "units", "by", "job", "reason", "at"];
+  const newest = [...entries].reverse().slice(0, ENTRIES_SHOWN);
+  const rows = newest.map((e) => [
+    `#${e.seq}`,
+    badge(e.kind),
+    num(e.epsilon),
+    num(e.units),
+    e.principal ? nameOf(e.principal) : "–",
+    e.job ? link(code(e.job, 10), `#/jobs/${e.job}`) : "–",
+    e.reason,
+    when(e.created_at),
+  ]);
+  return table("Entries, newest first", heads, rows, { numbers: [2, 3] });
 }

@@ -1,150 +1,273 @@
 // Plots drawn by hand in SVG: gauges, the burn-down of a budget, coefficients.
-import { h, num, percent, replace, s, table, when } from "./ui.js";
-
-// The epsilon that ledger units read as, by the account's own conversion (service/planning/conversion.py),
-// for drawing; what the API says is what counts.
-export function epsilonOf(units, delta) {
-  if (units <= 0) return 0;
-  if (delta === 0) return units / 1e12;
-  const rho = units / 1e12;
-  const at = (a) => rho * a + Math.log1p(-1 / a) - (Math.log(delta) + Math.log(a)) / (a - 1);
-  let low = 2;
-  let high = 2 ** 34;
-  while (high - low > 2) {
-    const third = Math.floor((high - low) / 3);
-    if (at(low + third) > at(high - third)) low += third;
-    else high -= third;
-  }
-  return Math.max(0, Math.min(at(low), at(low + 1), at(high)));
-}
-
-export function gauge(budget, label = "Budget") {
-  const whole = budget.units_ceiling || 1;
-  const part = (units) => (100 * units) / whole;
-  const [spent, reserved] = [part(budget.units_spent), part(budget.units_reserved)];
-  const text = `${label}: epsilon ${num(budget.epsilon_spent)} spent, ${num(budget.epsilon_reserved)} reserved, ` +
-    `${num(budget.epsilon_remaining)} remaining of ${num(budget.epsilon)}`;
-  return h("div", { class: "gauge" },
-    s("svg", { viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": text },
-      s("rect", { class: "track", width: 100, height: 6, rx: 0 }),
-      s("rect", { class: "capped", x: part(budget.units_cap), width: 100 - part(budget.units_cap), height: 6 }),
-      s("rect", { class: "spent", width: spent, height: 6 }),
-      s("rect", { class: "reserved", x: spent, width: reserved, height: 6 })),
-    h("dl", null, [["spent", budget.epsilon_spent], ["reserved", budget.epsilon_reserved], ["remaining", budget.epsilon_remaining],
-      ...(budget.units_cap < budget.units_ceiling ? [["ceiling", budget.epsilon]] : [])]
-      .map(([name, value]) => h("div", { class: name }, h("dt", null, name), h("dd", null, `ε ${num(value)}`)))));
-}
-
-// What was left after every entry of the ledger.
-export function history(entries, delta) {
-  let cap = 0;
-  let spent = 0;
-  let reserved = 0;
-  return entries.map((entry) => {
-    if (entry.kind === "open" || entry.kind === "top_up") cap += entry.units;
-    if (entry.kind === "reserve") reserved += entry.units;
-    if (entry.kind === "void") reserved -= entry.units;
-    if (entry.kind === "post") { reserved -= entry.units; spent += entry.units; }
-    const left = cap - spent - reserved;
-    return { entry, left, remaining: epsilonOf(left, delta), spent: epsilonOf(spent, delta) };
-  });
-}
+import { h, num, percent, replace, s, table, when, words } from "./ui.js";
 
 const narrow = () => innerWidth < 560; // then the same text needs more of the width
+
+// --- gauges and bars
+
+export function gauge(budget, label = "Budget") {
+  const part = (units) => (100 * units) / (budget.units_ceiling || 1);
+  const [spent, reserved, cap] = [budget.units_spent, budget.units_reserved, budget.units_cap].map(
+    part,
+  );
+  const text =
+    `${label}: epsilon ${num(budget.epsilon_spent)} spent, ${num(budget.epsilon_reserved)} reserved, ` +
+    `${num(budget.epsilon_remaining)} remaining of ${num(budget.epsilon)}`;
+  const numbers = [
+    ["spent", budget.epsilon_spent],
+    ["reserved", budget.epsilon_reserved],
+    ["remaining", budget.epsilon_remaining],
+  ];
+  if (budget.units_cap < budget.units_ceiling) numbers.push(["ceiling", budget.epsilon]);
+  return h(
+    "div",
+    { class: "gauge" },
+    s(
+      "svg",
+      { viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": text },
+      s("rect", { class: "track", width: 100, height: 6, rx: 0 }),
+      s("rect", { class: "capped", x: cap, width: 100 - cap, height: 6 }),
+      s("rect", { class: "spent", width: spent, height: 6 }),
+      s("rect", { class: "reserved", x: spent, width: reserved, height: 6 }),
+    ),
+    h("dl", null, numbers.map(legend)),
+  );
+}
+
+const legend = ([name, epsilon]) =>
+  h("div", { class: name }, h("dt", null, name), h("dd", null, `ε ${num(epsilon)}`));
+
+export function bar(done, total, label) {
+  const title = percent(done, total);
+  return h("progress", { value: done, max: total || 1, "aria-label": label, title });
+}
+
+export function shareBar(part, whole, label) {
+  const width = Math.min(100, (100 * part) / (whole || 1));
+  return s(
+    "svg",
+    {
+      class: "share",
+      viewBox: "0 0 100 6",
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": label,
+    },
+    s("rect", { class: "track", width: 100, height: 6 }),
+    s("rect", { class: "spent", width, height: 6 }),
+  );
+}
+
+// --- the burn-down
+
+// What was left after every entry of the ledger, which each entry says; a step for each.
+export function burnDown(entries, nameOf) {
+  const frame = burnDownFrame(entries);
+  const { x, y, times, left, right, top, bottom, width, height } = frame;
+  const remaining = entries.map((entry) => entry.epsilon_remaining);
+  const path = remaining.map((value, i) =>
+    i ? `H${x(times[i])}V${y(value)}` : `M${x(times[i])},${y(value)}`,
+  );
+  const guide = s("line", { class: "guide", y1: top, y2: height - bottom });
+  const dot = s("circle", { class: "dot", r: 5 });
+  const label =
+    `Budget over time: from epsilon ${num(remaining[0])} to ${num(remaining.at(-1))} remaining over ` +
+    `${entries.length} ledger entries. The table below has every value.`;
+  const svg = s(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    levels(frame, left, width - right),
+    dates(frame),
+    s("path", { class: "area", d: `${path.join("")}V${y(0)}H${x(times[0])}Z` }),
+    s("path", { class: "line", d: path.join("") }),
+    guide,
+    dot,
+  );
+
+  const read = h("output", { class: "readout", "aria-live": "polite" });
+  const last = entries.length - 1;
+  const slider = h("input", {
+    type: "range",
+    min: 0,
+    max: last,
+    step: 1,
+    value: last,
+    "aria-label": "Ledger entry to read out",
+    oninput: () => show(Number(slider.value)),
+  });
+  function show(index) {
+    const at = x(times[index]);
+    for (const end of ["x1", "x2"]) guide.setAttribute(end, at);
+    dot.setAttribute("cx", at);
+    dot.setAttribute("cy", y(remaining[index]));
+    slider.value = index;
+    replace(read, readOut(entries[index], nameOf));
+  }
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const at = ((event.clientX - box.left) * width) / box.width;
+    show(nearest(times.map(x), at));
+  });
+  show(last);
+  return h(
+    "div",
+    { class: "plot" },
+    h("p", { class: "axis" }, "The largest ε that still fits, over time"),
+    svg,
+    slider,
+    read,
+    h("details", null, h("summary", null, "The same as a table"), burnDownTable(entries)),
+  );
+}
+
+function burnDownFrame(entries) {
+  const [width, height] = [narrow() ? 420 : 760, 260];
+  const [left, right, top, bottom] = [44, 14, 14, 30];
+  const times = entries.map((entry) => Date.parse(entry.created_at));
+  const [first, last] = [times[0], Math.max(times.at(-1), times[0] + 1000)];
+  const most = Math.max(...entries.map((entry) => entry.epsilon_remaining), 1e-6) * 1.05;
+  const x = (time) => left + ((width - left - right) * (time - first)) / (last - first);
+  const y = (value) => height - bottom - ((height - top - bottom) * value) / most;
+  return { width, height, left, right, top, bottom, times, first, last, most, x, y };
+}
+
+function levels({ most, y }, from, to) {
+  return ticks(most).map((value) => [
+    s("line", { class: "grid", x1: from, x2: to, y1: y(value), y2: y(value) }),
+    s("text", { class: "tick", x: from - 8, y: y(value) + 4, "text-anchor": "end" }, num(value)),
+  ]);
+}
+
+function dates({ first, last, x, height }) {
+  const days = last - first > 2 * 86_400_000;
+  const format = days
+    ? { day: "numeric", month: "short" }
+    : { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  const shown = [
+    [first, "start"],
+    [(first + last) / 2, "middle"],
+    [last, "end"],
+  ].filter(([, anchor]) => anchor !== "middle" || !narrow());
+  return shown.map(([time, anchor]) => {
+    const text = new Date(time).toLocaleString("en-GB", format);
+    return s("text", { class: "tick", x: x(time), y: height - 8, "text-anchor": anchor }, text);
+  });
+}
 
 function ticks(most) {
   const rough = most / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 2.5, 5, 10].find((m) => m * power >= rough);
+  const step = power * [1, 2, 2.5, 5, 10].find((multiple) => multiple * power >= rough);
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => i * step);
 }
 
-export function burnDown(entries, delta, nameOf) {
-  const points = history(entries, delta);
-  const [W, H, L, R, T, B] = [narrow() ? 420 : 760, 260, 44, 14, 14, 30];
-  const times = points.map((p) => Date.parse(p.entry.created_at));
-  const [first, last] = [times[0], Math.max(times.at(-1), times[0] + 1000)];
-  const most = Math.max(...points.map((p) => p.remaining), 1e-6) * 1.05;
-  const x = (t) => L + ((W - L - R) * (t - first)) / (last - first);
-  const y = (v) => H - B - ((H - T - B) * v) / most;
-  let path = "";
-  points.forEach((p, i) => { path += i ? `H${x(times[i])}V${y(p.remaining)}` : `M${x(times[i])},${y(p.remaining)}`; });
-  const read = h("output", { class: "readout", "aria-live": "polite" });
-  const guide = s("line", { class: "guide", y1: T, y2: H - B });
-  const dot = s("circle", { class: "dot", r: 5 });
-  const day = last - first > 2 * 86_400_000;
-  const stamp = (t) => new Date(t).toLocaleString("en-GB", day ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  const svg = s("svg", { viewBox: `0 0 ${W} ${H}`, role: "img",
-    "aria-label": `Budget over time: from epsilon ${num(points[0].remaining)} to ${num(points.at(-1).remaining)} remaining over ${points.length} ledger entries. The table below has every value.` },
-  ticks(most).map((v) => [s("line", { class: "grid", x1: L, x2: W - R, y1: y(v), y2: y(v) }),
-    s("text", { class: "tick", x: L - 8, y: y(v) + 4, "text-anchor": "end" }, num(v))]),
-  (narrow() ? [0, 1] : [0, 0.5, 1]).map((f) => s("text", { class: "tick", x: x(first + f * (last - first)), y: H - 8,
-    "text-anchor": ["start", "middle", "end"][f * 2] }, stamp(first + f * (last - first)))),
-  s("path", { class: "area", d: `${path}V${y(0)}H${x(times[0])}Z` }),
-  s("path", { class: "line", d: path }), guide, dot);
-  const slider = h("input", { type: "range", min: 0, max: points.length - 1, step: 1, value: points.length - 1,
-    "aria-label": "Ledger entry to read out", oninput: () => show(Number(slider.value)) });
-  function show(index) {
-    const p = points[index];
-    const at = x(times[index]);
-    for (const end of ["x1", "x2"]) guide.setAttribute(end, at);
-    dot.setAttribute("cx", at);
-    dot.setAttribute("cy", y(p.remaining));
-    slider.value = index;
-    replace(read, h("b", null, `ε ${num(p.remaining)} left`), ` after #${p.entry.seq} ${p.entry.kind.replace("_", " ")}`,
-      p.entry.units && p.entry.kind !== "open" ? ` of ε ${num(p.entry.epsilon)}` : "",
-      p.entry.principal ? ` by ${nameOf(p.entry.principal)}, ` : ", ", when(p.entry.created_at));
-  }
-  svg.addEventListener("pointermove", (event) => {
-    const box = svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) * W) / box.width;
-    let best = 0;
-    times.forEach((t, i) => { if (Math.abs(x(t) - at) <= Math.abs(x(times[best]) - at)) best = i; });
-    show(best);
+// The index of the point that is nearest to another; of equals the last.
+function nearest(points, at) {
+  let best = 0;
+  points.forEach((point, i) => {
+    if (Math.abs(point - at) <= Math.abs(points[best] - at)) best = i;
   });
-  show(points.length - 1);
-  const rows = points.map((p) => [`#${p.entry.seq}`, p.entry.kind.replace("_", " "), num(p.entry.epsilon), num(p.remaining), num(p.spent), when(p.entry.created_at)]);
-  return h("div", { class: "plot" }, h("p", { class: "axis" }, "The largest ε that still fits, over time"), svg, slider, read,
-    h("details", null, h("summary", null, "The same as a table"),
-      table("What remained after each entry", ["entry", "kind", "ε of it", "ε remaining", "ε spent", "at"], rows, { numbers: [2, 3, 4], hideCaption: true })));
+  return best;
 }
+
+function readOut(entry, nameOf) {
+  const moved = entry.units && entry.kind !== "open";
+  return [
+    h("b", null, `ε ${num(entry.epsilon_remaining)} left`),
+    ` after #${entry.seq} ${words(entry.kind)}`,
+    moved ? ` of ε ${num(entry.epsilon)}` : "",
+    entry.principal ? ` by ${nameOf(entry.principal)}, ` : ", ",
+    when(entry.created_at),
+  ];
+}
+
+function burnDownTable(entries) {
+  const heads = ["entry", "kind", "ε of it", "ε remaining", "ε spent", "at"];
+  const rows = entries.map((entry) => [
+    `#${entry.seq}`,
+    words(entry.kind),
+    num(entry.epsilon),
+    num(entry.epsilon_remaining),
+    num(entry.epsilon_spent),
+    when(entry.created_at),
+  ]);
+  const options = { numbers: [2, 3, 4], hideCaption: true };
+  return table("What remained after each entry", heads, rows, options);
+}
+
+// --- coefficients
 
 // Horizontal bars about zero, the largest first; `deviations` draws error bars of one standard deviation.
 export function coefficients(names, values, deviations, shown = 24) {
-  const order = values.map((_, i) => i).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, shown);
-  const most = Math.max(...order.map((i) => Math.abs(values[i]) + (deviations?.[i] || 0)), 1e-9);
-  const [W, row] = [narrow() ? 420 : 760, 26];
-  const [left, right] = narrow() ? [150, 350] : [200, 690];
+  const bySize = values.map((_, i) => i).sort((a, b) => Math.abs(values[b]) - Math.abs(values[a]));
+  const order = bySize.slice(0, shown);
+  const largest = order[0];
+  const frame = coefficientFrame(order.map((i) => Math.abs(values[i]) + (deviations?.[i] || 0)));
+  const label =
+    `Coefficients of ${order.length} features, the largest is ${names[largest]} with ` +
+    `${num(values[largest])}. The table below has every value.`;
+  const { width, height, middle } = frame;
+  const svg = s(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    s("line", { class: "grid", x1: middle, x2: middle, y1: 2, y2: height - 2 }),
+    order.map((i, line) => coefficient(frame, line, names[i], values[i], deviations?.[i])),
+  );
+  const more = values.length > order.length;
+  return h(
+    "div",
+    { class: "plot" },
+    svg,
+    more && h("p", { class: "help" }, `The ${order.length} largest of ${values.length}.`),
+    h(
+      "details",
+      null,
+      h("summary", null, "All coefficients as a table"),
+      coefficientTable(names, values, deviations),
+    ),
+  );
+}
+
+function coefficientFrame(sizes) {
+  const row = 26;
+  const [width, left, right, letters] = narrow() ? [420, 150, 350, 16] : [760, 200, 690, 27];
   const middle = (left + right) / 2;
-  const x = (v) => middle + ((right - left) / 2) * (v / most);
-  const height = order.length * row + 12;
-  const room = narrow() ? 16 : 27;
-  const clip = (text) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
-  const svg = s("svg", { viewBox: `0 0 ${W} ${height}`, role: "img",
-    "aria-label": `Coefficients of ${order.length} features, the largest is ${names[order[0]]} with ${num(values[order[0]])}. The table below has every value.` },
-  s("line", { class: "grid", x1: middle, x2: middle, y1: 2, y2: height - 2 }),
-  order.map((i, place) => {
-    const [v, top, deviation] = [values[i], place * row + 6, deviations?.[i]];
-    const centre = top + row / 2;
-    return s("g", null, s("title", null, `${names[i]}: ${num(v, 6)}${deviation ? ` ± ${num(deviation)}` : ""}`),
-      s("text", { class: "name", x: left - 12, y: centre + 4, "text-anchor": "end" }, clip(names[i])),
-      s("rect", { class: v < 0 ? "bar minus" : "bar", x: Math.min(x(0), x(v)), y: top + 4, width: Math.max(1, Math.abs(x(v) - x(0))), height: row - 8, rx: 2 }),
-      deviation && s("path", { class: "error", d: `M${x(v - deviation)},${centre}H${x(v + deviation)}M${x(v - deviation)},${centre - 4}v8M${x(v + deviation)},${centre - 4}v8` }),
-      s("text", { class: "tick", x: W, y: centre + 4, "text-anchor": "end" }, num(v, 3)));
-  }));
-  const rows = values.map((v, i) => [names[i], num(v, 6), ...(deviations ? [num(deviations[i])] : [])]);
-  return h("div", { class: "plot" }, svg,
-    values.length > order.length && h("p", { class: "help" }, `The ${order.length} largest of ${values.length}.`),
-    h("details", null, h("summary", null, "All coefficients as a table"),
-      table("Coefficients", ["feature", "coefficient", ...(deviations ? ["noise, 1 sd"] : [])], rows, { numbers: [1, 2], hideCaption: true })));
+  const most = Math.max(...sizes, 1e-9);
+  const x = (value) => middle + ((right - left) / 2) * (value / most);
+  return { row, width, left, middle, letters, x, height: sizes.length * row + 12 };
 }
 
-export function bar(done, total, label) {
-  return h("progress", { value: done, max: total || 1, "aria-label": label, title: percent(done, total) });
+function coefficient({ row, width, left, letters, x }, line, name, value, deviation) {
+  const top = line * row + 6;
+  const centre = top + row / 2;
+  const short = name.length > letters ? `${name.slice(0, letters - 1)}…` : name;
+  const title = `${name}: ${num(value, 6)}${deviation ? ` ± ${num(deviation)}` : ""}`;
+  const ends = [value - deviation, value + deviation].map(x);
+  const whisker = `M${ends[0]},${centre}H${ends[1]}M${ends[0]},${centre - 4}v8M${ends[1]},${centre - 4}v8`;
+  return s(
+    "g",
+    null,
+    s("title", null, title),
+    s("text", { class: "name", x: left - 12, y: centre + 4, "text-anchor": "end" }, short),
+    s("rect", {
+      class: value < 0 ? "bar minus" : "bar",
+      x: Math.min(x(0), x(value)),
+      y: top + 4,
+      width: Math.max(1, Math.abs(x(value) - x(0))),
+      height: row - 8,
+      rx: 2,
+    }),
+    deviation && s("path", { class: "error", d: whisker }),
+    s("text", { class: "tick", x: width, y: centre + 4, "text-anchor": "end" }, num(value, 3)),
+  );
 }
 
-export function shareBar(part, whole, label) {
-  return s("svg", { class: "share", viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": label },
-    s("rect", { class: "track", width: 100, height: 6 }),
-    s("rect", { class: "spent", width: Math.min(100, (100 * part) / (whole || 1)), height: 6 }));
+function coefficientTable(names, values, deviations) {
+  const heads = ["feature", "coefficient", ...(deviations ? ["noise, 1 sd"] : [])];
+  const rows = values.map((value, i) => [
+    names[i],
+    num(value, 6),
+    ...(deviations ? [num(deviations[i])] : []),
+  ]);
+  return table("Coefficients", heads, rows, { numbers: [1, 2], hideCaption: true });
 }

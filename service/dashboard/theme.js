@@ -2,4 +2,6 @@
 try {
   const chosen = localStorage.getItem("epsilond.theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-} catch { /* storage is closed: the system's theme it is */ }
+} catch {
+  /* storage is closed: the system's theme it is */
+}

@@ -10,13 +10,17 @@ function fill(element, props, children) {
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(4).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(4).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
 export const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
-export const s = (tag, props, ...children) => fill(document.createElementNS(SVG, tag), props, children);
-export const replace = (parent, ...children) => parent.replaceChildren(...children.flat(4).filter(Boolean));
+export const s = (tag, props, ...children) =>
+  fill(document.createElementNS(SVG, tag), props, children);
+export const replace = (parent, ...children) =>
+  parent.replaceChildren(...children.flat(4).filter(Boolean));
 
 // --- numbers and words
 
@@ -39,8 +43,17 @@ export const percent = (part, whole) => `${num(whole ? (100 * part) / whole : 0,
 export function when(text) {
   if (!text) return "–";
   const date = new Date(text);
-  return h("time", { datetime: text, title: text },
-    date.toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" }));
+  return h(
+    "time",
+    { datetime: text, title: text },
+    date.toLocaleString("en-GB", {
+      day: "numeric",
+      month: "short",
+      hour: "2-digit",
+      minute: "2-digit",
+      second: "2-digit",
+    }),
+  );
 }
 
 export const code = (text, length = 16) =>
@@ -48,55 +61,124 @@ export const code = (text, length = 16) =>
 
 // --- components
 
-export const page = (title, ...rest) => h("div", { class: "title" }, h("h1", { tabindex: "-1" }, title), ...rest);
+export const page = (title, ...rest) =>
+  h("div", { class: "title" }, h("h1", { tabindex: "-1" }, title), ...rest);
 export const card = (title, ...children) =>
   h("section", { class: "card" }, title && h("h2", null, title), ...children);
 export const empty = (title, text, ...more) =>
-  h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", null, text), ...more);
+  h(
+    "div",
+    { class: "empty" },
+    h("p", { class: "empty-title" }, title),
+    h("p", null, text),
+    ...more,
+  );
 export const loading = (what = "Loading…") => h("p", { class: "loading" }, what);
 export const link = (text, href, cls) => h("a", { href, class: cls }, text);
 export const badge = (state) => h("span", { class: `badge ${state}` }, words(state));
 export const facts = (pairs) =>
-  h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value, note]) =>
-    h("div", null, h("dt", null, name), h("dd", null, value, note && h("small", null, note)))));
+  h(
+    "dl",
+    { class: "facts" },
+    pairs
+      .filter(Boolean)
+      .map(([name, value, note]) =>
+        h("div", null, h("dt", null, name), h("dd", null, value, note && h("small", null, note))),
+      ),
+  );
 
 export function table(caption, heads, rows, options = {}) {
   const cell = (value, index) => {
     const number = (options.numbers || []).includes(index);
-    return h(index === 0 && !options.plain ? "th" : "td",
-      { class: number ? "number" : undefined, "data-head": heads[index], scope: index === 0 && !options.plain ? "row" : undefined }, value);
+    return h(
+      index === 0 && !options.plain ? "th" : "td",
+      {
+        class: number ? "number" : undefined,
+        "data-head": heads[index],
+        scope: index === 0 && !options.plain ? "row" : undefined,
+      },
+      value,
+    );
   };
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: options.cards ? "cards" : undefined },
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h(
+      "table",
+      { class: options.cards ? "cards" : undefined },
       h("caption", { class: options.hideCaption ? "hidden" : undefined }, caption),
-      h("thead", null, h("tr", null, heads.map((head, index) =>
-        h("th", { scope: "col", class: (options.numbers || []).includes(index) ? "number" : undefined },
-          head || h("span", { class: "hidden" }, "Actions"))))),
-      h("tbody", null, rows.map((row) => h("tr", null, row.map(cell))))));
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          heads.map((head, index) =>
+            h(
+              "th",
+              {
+                scope: "col",
+                class: (options.numbers || []).includes(index) ? "number" : undefined,
+              },
+              head || h("span", { class: "hidden" }, "Actions"),
+            ),
+          ),
+        ),
+      ),
+      h(
+        "tbody",
+        null,
+        rows.map((row) => h("tr", null, row.map(cell))),
+      ),
+    ),
+  );
 }
 
 export function problem(error) {
   if (!error.title) throw error; // not a refusal but a fault of ours: let it be seen
-  const seen = error.errors.slice(0, 8).map((e) =>
-    h("li", null, h("b", null, (e.loc || []).filter((part) => part !== "body").join(" › ")), ` ${e.msg || ""}`));
-  return h("div", { class: "problem", role: "alert" },
-    h("p", null, h("strong", null, error.title), ". ", error.message), seen.length > 1 && h("ul", null, seen));
+  const seen = error.errors
+    .slice(0, 8)
+    .map((e) =>
+      h(
+        "li",
+        null,
+        h("b", null, (e.loc || []).filter((part) => part !== "body").join(" › ")),
+        ` ${e.msg || ""}`,
+      ),
+    );
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
+    h("p", null, h("strong", null, error.title), ". ", error.message),
+    seen.length > 1 && h("ul", null, seen),
+  );
 }
 
 export const note = (kind, ...text) => h("p", { class: `note ${kind}`, role: "status" }, ...text);
-export function announce(text) { document.getElementById("status").textContent = text; }
+export function announce(text) {
+  document.getElementById("status").textContent = text;
+}
 
 let fields = 0;
 export function field(label, control, help) {
   const id = control.id || `field-${++fields}`;
   control.id = id;
   if (help) control.setAttribute("aria-describedby", `${id}-help`);
-  return h("div", { class: "field" }, h("label", { for: id }, label), control,
-    help && h("p", { class: "help", id: `${id}-help` }, help));
+  return h(
+    "div",
+    { class: "field" },
+    h("label", { for: id }, label),
+    control,
+    help && h("p", { class: "help", id: `${id}-help` }, help),
+  );
 }
 
 export const select = (options, value, props = {}) => {
-  const made = h("select", props, options.map(([key, text]) => h("option", { value: key }, text)));
+  const made = h(
+    "select",
+    props,
+    options.map(([key, text]) => h("option", { value: key }, text)),
+  );
   if (value !== undefined) made.value = value;
   return made;
 };
@@ -105,8 +187,13 @@ export const select = (options, value, props = {}) => {
 export function form(children, button, send, options = {}) {
   const said = h("div", { class: "said" });
   const submit = h("button", { type: "submit", class: options.class || "primary" }, button);
-  const made = h("form", { class: options.form || "stack", novalidate: options.novalidate }, children,
-    h("div", { class: "actions" }, submit, options.beside), said);
+  const made = h(
+    "form",
+    { class: options.form || "stack", novalidate: options.novalidate },
+    children,
+    h("div", { class: "actions" }, submit, options.beside),
+    said,
+  );
   made.addEventListener("submit", async (event) => {
     event.preventDefault();
     submit.disabled = true;
@@ -126,22 +213,33 @@ export function form(children, button, send, options = {}) {
 // A button that acts, with its answer beside it.
 export function action(text, act, cls = "") {
   const said = h("span", { class: "said" });
-  const button = h("button", { type: "button", class: cls, onclick: async () => {
-    button.disabled = true;
-    replace(said);
-    try {
-      const answer = await act();
-      if (answer) replace(said, answer);
-    } catch (error) {
-      replace(said, problem(error));
-    } finally {
-      button.disabled = false;
-    }
-  } }, text);
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: cls,
+      onclick: async () => {
+        button.disabled = true;
+        replace(said);
+        try {
+          const answer = await act();
+          if (answer) replace(said, answer);
+        } catch (error) {
+          replace(said, problem(error));
+        } finally {
+          button.disabled = false;
+        }
+      },
+    },
+    text,
+  );
   return h("span", { class: "action" }, button, said);
 }
 
 export function later(act, ms) {
   let timer = 0;
-  return (...args) => { clearTimeout(timer); timer = setTimeout(() => act(...args), ms); };
+  return (...args) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => act(...args), ms);
+  };
 }

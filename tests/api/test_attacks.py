@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from service.api.turns import EACH, WAITING, Turns
+from service.api.concurrency import AT_ONCE_EACH, WAITING_MAX_EACH, ConcurrencyLimiter
 from service.client import ApiError
 from service.db import Database
 from service.errors import BudgetExceeded, TooManyRequests
@@ -275,27 +275,27 @@ def test_those_who_start_at_once_agree_on_what_one_of_them_wrote(tmp_path):
 
 def test_one_callers_flood_is_refused_and_nobody_waits_behind_it():
     """Planning and verifying are free, so they could keep a processor busy."""
-    turns, hold = Turns(), threading.Event()
+    limiter, hold = ConcurrencyLimiter(), threading.Event()
     outcomes = []
 
     async def flood():
         try:
-            outcomes.append(await turns.take("greedy", hold.wait))
+            outcomes.append(await limiter.run("greedy", hold.wait))
         except TooManyRequests as refusal:
             outcomes.append(refusal)
 
     async def main():
         async with anyio.create_task_group() as tasks:
-            for _ in range(EACH + WAITING + 5):
+            for _ in range(AT_ONCE_EACH + WAITING_MAX_EACH + 5):
                 tasks.start_soon(flood)
             await anyio.wait_all_tasks_blocked()
             assert [type(outcome) for outcome in outcomes] == [TooManyRequests] * 5
             # both threads for what is free are taken by this caller, and yet:
-            assert await turns.take("greedy but patient", lambda: 1, charged=True) == 1
+            assert await limiter.run("greedy but patient", lambda: 1, charged=True) == 1
             hold.set()
-            assert await turns.take("modest", lambda: 2) == 2
-        assert outcomes[5:] == [True] * (EACH + WAITING)
-        assert await turns.take("greedy", lambda: 3) == 3
+            assert await limiter.run("modest", lambda: 2) == 2
+        assert outcomes[5:] == [True] * (AT_ONCE_EACH + WAITING_MAX_EACH)
+        assert await limiter.run("greedy", lambda: 3) == 3
 
     anyio.run(main)
 

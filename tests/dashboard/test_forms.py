@@ -140,3 +140,26 @@ def test_the_upload_form_has_every_kind_of_column_and_label(site, visit):
     page.get_by_role("button", name="Upload").click()
     until(lambda: page.wait_for_timeout(50) or len(declared) == 2, "the second declaration")
     assert declared[1]["schema"]["label"]["classes"] == ["yes", "no", "never"]
+
+
+def test_kinds_that_an_algorithm_does_not_take_cannot_be_chosen(site, visit):
+    visit.refused = {422}
+    scene = site.scene()
+    takes = {"losses": ["logistic", "hinge"], "sets": ["l2_ball"], "models": ["linear"]}
+
+    def picky(route):
+        made = route.fetch().json()
+        card = {**made["data"][0], "name": "picky", "takes": takes}
+        made["data"].append(card)
+        route.fulfill(json=made)
+
+    page = visit(scene.analyst)
+    page.route("**/v1/algorithms*", picky)
+    page.goto(f"{site.url}/#/jobs/new?dataset={scene.dataset}")
+    loss, set_ = page.get_by_label("Loss", exact=True), page.get_by_label("Set", exact=True)
+    expect(loss.locator("option:disabled")).to_have_count(0)
+    page.get_by_label("Algorithm", exact=True).select_option("picky")
+    expect(loss.locator("option:not(:disabled)")).to_have_text(["logistic", "hinge"])
+    expect(set_.locator("option:not(:disabled)")).to_have_text(["l2 ball"])
+    page.get_by_label("Algorithm", exact=True).select_option("auto")
+    expect(loss.locator("option:disabled")).to_have_count(0)

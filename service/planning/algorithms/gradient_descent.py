@@ -70,6 +70,10 @@ class GradientDescentSchedule(Schedule):
     averaged: PositiveInt
     batch: PositiveInt | None = None
 
+    def step_from_zero(self, rows: int) -> float:
+        """How far one unit of a noisy sum moves a weight that is 0."""
+        return self.step_size / (self.batch or rows)
+
 
 class Parameters(Batches):
     step_size: float | None = Field(

@@ -1,0 +1,64 @@
+"""Datasets, grants, and what is public about them."""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from service.api.schemas.common import Id, Name, RequestBody
+from service.datasets.schema import Schema
+from service.planning.conversion import EPSILON_MAX
+
+
+class DatasetRequest(RequestBody):
+    name: Name
+    declared: Schema = Field(alias="schema")
+    same_people_as: Id | None = Field(
+        default=None,
+        description="Another dataset of yours about the same people: both spend from one account.",
+    )
+
+
+class GrantRequest(RequestBody):
+    epsilon_cap: float | None = Field(
+        default=None, gt=0, le=EPSILON_MAX, description="The analyst's share of the budget."
+    )
+
+
+class DatasetSummary(BaseModel):
+    """A dataset in a list; GET it by id for its schema and features."""
+
+    object: Literal["dataset"] = "dataset"
+    id: str
+    name: str
+    owner: str
+    lineage: str | None = Field(description="Owners, administrators and auditors only.")
+    state: Literal["empty", "ready", "deleted"]
+    rows: int | None
+    columns: int
+    storage: Literal["fixed", "float64"]
+    audit_length: int
+    audit_head: str | None
+    created_at: str
+    same_content_as: list[str] | None = Field(
+        default=None, description="Administrators only: others' datasets with identical content."
+    )
+
+
+class DatasetView(DatasetSummary):
+    schema_: Schema = Field(alias="schema")
+    features: list[str]
+    losses: list[str] = Field(
+        description="That fit its label, those first that need no clip; empty until it has data."
+    )
+
+
+class GrantView(BaseModel):
+    object: Literal["grant"] = "grant"
+    dataset: str
+    principal: str
+    name: str
+    units_cap: int | None
+    units_committed: int
+    epsilon_cap: float | None
+    epsilon_committed: float
+    created_at: str

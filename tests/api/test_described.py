@@ -1,0 +1,142 @@
+"""Plans in words and numbers, epsilons beside the ledger's units: what the dashboard only shows."""
+
+import csv
+import gzip
+import io
+import json
+from fractions import Fraction
+
+import httpx
+import pytest
+
+from service.client import ApiError
+from service.planning.catalog import CATALOG
+from service.planning.conversion import epsilon_of_units, largest_epsilon
+from service.planning.describe import describe
+from service.planning.plan import Plan
+from service.planning.suitable import suitable_losses
+from tests.frozen.corpus import CORPUS
+from tests.harness import job
+
+
+@pytest.fixture(scope="module")
+def plans():
+    with gzip.open(CORPUS) as file:
+        stored = json.load(file).values()
+    return [Plan.model_validate_json(entry["plan"]) for entry in stored]
+
+
+def has_prefixes(plan):
+    return '"kind":"prefixes"' in plan.canonical()
+
+
+def test_every_stored_plan_is_described(plans):
+    assert {plan.algorithm for plan in plans} == set(CATALOG)
+    for plan in plans:
+        made = describe(plan)
+        assert (
+            plan.algorithm in made.summary and plan.spec.loss.kind.replace("_", " ") in made.summary
+        )
+        if not has_prefixes(plan):  # there one vector may be a sum of several
+            assert sum(release.times for release in made.releases) == made.release_count
+        for release in made.releases:
+            assert 0 < release.rows <= plan.facts.rows and release.times % release.ranges == 0
+            assert (release.population is not None) == (release.reads == "sampled")
+            assert release.released in release.words and release.reading in release.words
+
+
+def test_sensitivity_over_noise_is_what_was_priced(plans):
+    """Of Gaussian noise, not drawn: squares add up within a range, and the dearest range counts."""
+    checked = 0
+    for plan in plans:
+        priced, releases = plan.release.gaussian(), describe(plan).releases
+        if priced is None or has_prefixes(plan):
+            continue
+        squares = [
+            (r.reads, Fraction(r.times, r.ranges) * Fraction(r.sensitivity / r.noise) ** 2)
+            for r in releases
+        ]
+        shared = sum(square for reads, square in squares if reads == "all")
+        apart = max((square for reads, square in squares if reads == "disjoint"), default=0)
+        assert float(shared + apart) == pytest.approx(float(priced), rel=1e-9)
+        checked += 1
+    assert checked > 100
+
+
+def test_noise_is_in_units_of_what_is_released(plans):
+    for plan in plans:
+        vectors = [release for release in describe(plan).releases if release.norm is not None]
+        assert (vectors == []) == (plan.lattice.kind == "score")
+        phases = getattr(plan.schedule, "phases", (plan.schedule,))
+        if plan.lattice.kind == "sum":
+            first = getattr(phases[0], "lattice", plan.lattice).noise_scale
+        elif plan.lattice.kind == "point":
+            first = phases[0].lattice_step * 2.0**plan.lattice.bits
+        if vectors:
+            assert vectors[0].noise == first and vectors[0].norm == plan.lattice.norm
+
+
+def test_a_jobs_releases_are_those_of_its_quote(service):
+    scene = service.scene()
+    asked = job(scene.dataset, 0.5, parameters={"steps": 7})
+    quote = scene.analyst.quote(asked)
+    done = scene.analyst.submit(asked)["id"]
+    said = scene.analyst.request("GET", f"/v1/jobs/{done}/releases")
+    assert said["plan_digest"] == quote["plan_digest"] and said["job"] == done
+    for field in ("summary", "releases", "release_count", "weight_noise"):
+        assert said[field] == quote[field]
+    (release,) = said["releases"]
+    assert release["mechanism"] == "Gaussian" and release["reads"] == "all"
+    assert release["times"] == said["release_count"] == 7
+    stranger = service.person("analyst")
+    with pytest.raises(ApiError) as refusal:
+        stranger.request("GET", f"/v1/jobs/{done}/releases")
+    assert refusal.value.code == "not_found"
+
+
+def test_entries_carry_the_balance_after_them(service):
+    scene = service.scene(epsilon=2.0)
+    for epsilon in (0.3, 0.2):
+        scene.analyst.wait(scene.analyst.submit(job(scene.dataset, epsilon))["id"])
+    address = f"/v1/datasets/{scene.dataset}/ledger"
+    book = scene.owner.request("GET", address)["data"]
+    budget = scene.owner.budget(scene.dataset)
+    assert [e["kind"] for e in book] == ["open", "reserve", "post", "reserve", "post"]
+    spent = pending = 0
+    for entry in book:
+        pending += {"reserve": 1, "post": -1}.get(entry["kind"], 0) * entry["units"]
+        spent += entry["units"] if entry["kind"] == "post" else 0
+        left = budget["units_cap"] - spent - pending
+        assert (entry["units_spent"], entry["units_remaining"]) == (spent, left)
+        assert entry["epsilon_spent"] == epsilon_of_units(spent, budget["delta"])
+        assert entry["epsilon_remaining"] == largest_epsilon(left, budget["delta"])
+    for field in ("units_spent", "units_remaining", "epsilon_spent", "epsilon_remaining"):
+        assert book[-1][field] == budget[field]
+    posted = scene.owner.request("GET", f"{address}?kind=post&starting_after=3")["data"]
+    assert posted == [book[-1]]  # a filter and a cursor leave the balance as it was
+    answer = httpx.get(
+        f"{service.url}{address}.csv", headers={"Authorization": f"Bearer {scene.owner.key}"}
+    )
+    exported = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [int(row["units_remaining"]) for row in exported] == [e["units_remaining"] for e in book]
+
+
+def test_a_share_says_what_is_committed_of_it(service):
+    scene = service.scene(epsilon=2.0)
+    share = {"epsilon_cap": 1.0}
+    scene.owner.request(
+        "PUT", f"/v1/datasets/{scene.dataset}/grants/{scene.analyst.id}", json=share
+    )
+    scene.analyst.submit(job(scene.dataset, 0.3))
+    said = scene.analyst.budget(scene.dataset)["share"]
+    assert said["epsilon_committed"] == pytest.approx(0.3, abs=0.01)
+
+
+def test_a_dataset_says_which_losses_suit_it(service, plans):
+    scene = service.scene()
+    losses = scene.analyst.request("GET", f"/v1/datasets/{scene.dataset}")["losses"]
+    first = scene.analyst.quote({**job(scene.dataset, parameters={}), "loss": losses[0]})
+    assert first["plan"]["spec"]["loss"]["kind"] == losses[0]
+    for plan in plans:
+        suitable = suitable_losses(plan.facts)
+        assert plan.spec.loss.kind in suitable and len(set(suitable)) == len(suitable)
