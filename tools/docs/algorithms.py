@@ -14,10 +14,14 @@ PLANS, RUNS = "service/planning/algorithms", "workers/algorithms"
 INDEX = f"""# Algorithms
 
 Each algorithm is a plan in [{PLANS}](../../{PLANS}), which says what will be released and why that is
-private, and a run of the same name in [{RUNS}](../../{RUNS}). `epsilond algorithms` prints this list, and
-`GET /v1/algorithms` sends it. A job names one of them, or `"auto"` for the one with the smallest predicted
-error ([job spec](../job-spec.md)). Every algorithm runs with delta > 0 (Gaussian noise, or choices counted by
-their range) and with delta = 0 (Laplace noise, or choices counted by their epsilon).
+private, and a run of the same name in [{RUNS}](../../{RUNS}). `epsilond algorithms` prints this
+list, and `GET /v1/algorithms` sends it. A job names one of them, or `"auto"` for the one with the
+smallest predicted error ([job spec](../job-spec.md)).
+
+Every algorithm runs with delta > 0 (Gaussian noise, or choices counted by their range) and with
+delta = 0 (Laplace noise, or choices counted by their epsilon). More on [columns and labels without
+bounds](../heavy-tails.md), on [losses neither smooth nor convex](../nonconvex.md), on
+[certificates](../certificates.md), and on [what the letters mean](../notation.md).
 
 """
 
@@ -95,9 +99,14 @@ def takes(one: Algorithm) -> str:
 
 def place(one: Algorithm) -> str:
     """Where in its paper it stands."""
-    algorithm = f"algorithm {one.algorithm}" if one.algorithm[:1].isdigit() else one.algorithm
-    theorem = f"theorem {one.theorem}" if one.theorem[:1].isdigit() else one.theorem
-    return ", ".join(words for words in (algorithm, theorem) if words)
+    return f"{numbered('algorithm', one.algorithm)}, {numbered('theorem', one.theorem)}"
+
+
+def numbered(what: str, number: str) -> str:
+    if not number[0].isdigit():
+        return number
+    several = " and " in number or " to " in number
+    return f"{what}{'s' if several else ''} {number}"
 
 
 def citation(one: Algorithm) -> str:

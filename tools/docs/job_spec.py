@@ -6,7 +6,9 @@ from typing import get_args
 from pydantic import BaseModel
 
 from service.planning.catalog import CATALOG
+from service.planning.loss import BaseLoss
 from service.planning.losses import LOSSES
+from service.planning.needs import LABELS
 from service.planning.regularisers import REGULARISERS
 from service.planning.sets import SETS
 from service.planning.spec import JobSpec, ModelKind, Privacy, Released
@@ -16,8 +18,9 @@ PAGE = "docs/job-spec.md"
 SOURCE = "service/planning"
 INTRODUCTION = """# The job spec
 
-What an analyst asks, as the JSON body of `POST /v1/quotes` (free: the plan and its price) and of `POST /v1/jobs`. The
-same spec on the same dataset always makes the same plan. A refusal says what would work.
+What an analyst asks, as the JSON body of `POST /v1/quotes` (free: the plan and its price) and of
+`POST /v1/jobs`. The same spec on the same dataset always makes the same plan. A refusal says what
+would work.
 
 """
 EXAMPLE = {
@@ -28,8 +31,8 @@ EXAMPLE = {
     "ridge": 0.01,
     "privacy": {"epsilon": 0.5, "delta": 1e-7},
 }
-SHORT = """A kind without parameters, or with their defaults, may be given by its name alone: `"loss": "logistic"` is
-`"loss": {"kind": "logistic"}`.
+SHORT = """A kind without parameters, or with their defaults, may be given by its name alone:
+`"loss": "logistic"` is `"loss": {"kind": "logistic"}`.
 
 """
 
@@ -42,7 +45,8 @@ def pages() -> dict[str, str]:
         + example(EXAMPLE)
         + f"\n{own_fields(JobSpec)}\n{SHORT}"
         + f"## Losses\n\n{losses()}\n"
-        + f"## Sets\n\nAll weights lie in a convex set; `l2_ball` unless one is named.\n\n{kinds(SETS, 'sets')}\n"
+        + "## Sets\n\nAll weights lie in a convex set; `l2_ball` unless one is named.\n\n"
+        + f"{kinds(SETS, 'sets')}\n"
         + "## Regularisers\n\nBesides `ridge`. Intercepts are left out.\n\n"
         + f"{kinds(REGULARISERS, 'regularisers')}\n"
         + f"## Models\n\n{kinds(get_args(get_args(ModelKind)[0]), 'models')}\n"

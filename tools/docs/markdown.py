@@ -17,10 +17,10 @@ _BOUNDS = {
     "exclusiveMinimum": "> {}",
     "maximum": "≤ {}",
     "exclusiveMaximum": "< {}",
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "minItems": "at least {} items",
-    "maxItems": "at most {} items",
+    "minLength": "characters ≥ {}",
+    "maxLength": "characters ≤ {}",
+    "minItems": "items ≥ {}",
+    "maxItems": "items ≤ {}",
     "pattern": "matches `{}`",
 }
 
@@ -49,7 +49,9 @@ def escaped(text: str) -> str:
         if line.startswith("    "):
             return line
         parts = re.split(r"(`[^`]*`)", line)
-        return "".join(p if p.startswith("`") else re.sub(r"([<*_|])", r"\\\1", p) for p in parts)
+        return "".join(
+            p if p.startswith("`") else re.sub(r"(<(?=[a-z/!])|\*)", r"\\\1", p) for p in parts
+        )
 
     return "\n".join(map(prose, text.splitlines()))
 
@@ -91,13 +93,13 @@ def parameters(model: type[BaseModel]) -> str:
     """The model's fields but its kind, in one cell: name, default and bounds."""
     properties = model.model_json_schema()["properties"]
     shown = [_parameter(name, about) for name, about in properties.items() if name != "kind"]
-    return ", ".join(shown) or "–"
+    return "; ".join(shown) or "–"
 
 
 def _parameter(name: str, about: Json) -> str:
-    default = f" = {code(about['default'])}" if "default" in about else f" ({_type(about)})"
+    default = f" = {code(about['default'])}" if "default" in about else f", {_type(about)}"
     bounds = _bounds(about)
-    return f"`{name}`{default}" + (f", {bounds}" if bounds else "")
+    return f"`{name}`{default}" + (f" ({bounds})" if bounds else "")
 
 
 def _fields(schema: Json, kind: bool) -> str:
@@ -120,7 +122,7 @@ def _default(about: Json) -> str:
     return "–" if value is None or value == {} else code(value)
 
 
-def _type(about: Json) -> str:
+def _type(about: Json) -> str:  # noqa: PLR0911 - a case per line
     """What a value may be, in words; null is said by the default."""
     if "$ref" in about:
         return str(about["$ref"]).rsplit("/", 1)[-1]
@@ -129,7 +131,8 @@ def _type(about: Json) -> str:
     if "enum" in about:
         return ", ".join(map(code, about["enum"]))
     if "discriminator" in about:
-        return " or ".join(code(kind) for kind in about["discriminator"]["mapping"])
+        kinds = about["discriminator"]["mapping"]
+        return " or ".join(map(code, kinds)) if len(kinds) < 5 else f"one of {len(kinds)} kinds"
     if options := about.get("anyOf") or about.get("oneOf"):
         return " or ".join(_type(one) for one in options if one.get("type") != "null")
     if about.get("type") == "array":
@@ -148,4 +151,10 @@ def _bounds_of(about: Json) -> Iterator[str]:
     for key, words in _BOUNDS.items():
         if key in about:
             value = about[key]
-            yield words.format(value if isinstance(value, str) else f"{value:.15g}")
+            yield words.format(value if isinstance(value, str) else number(value))
+
+
+def number(value: float) -> str:
+    """Short where that is exact: 1e9, 4096, 0.5."""
+    short = f"{value:g}"
+    return re.sub(r"e\+?(-?)0*", r"e\1", short) if float(short) == value else f"{value:.15g}"

@@ -24,8 +24,8 @@ from pydantic import Field, PositiveFloat
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
-from service.planning.losses import problem
 from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.problem import problem
 from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
