@@ -37,7 +37,8 @@ from benchmarks.adult import DELTA, EPSILONS, facts, fit
 from service.datasets import encode
 from service.datasets.schema import Schema
 from service.planning.catalog import plan
-from service.planning.spec import Huber, JobSpec
+from service.planning.losses.huber import Huber
+from service.planning.spec import JobSpec
 
 SCHEMA = Schema.model_validate_json((Path(__file__).parent / "california_schema.json").read_text())
 ALGORITHM, STEPS, RADIUS = "accelerated-sgd", 512, 2.0 * SCHEMA.blocks

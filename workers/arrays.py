@@ -20,21 +20,6 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def length(vector: Floats) -> float:
-    """Its l2 norm. By einsum, which no number of threads changes: BLAS may then add up in another
-    order, and a job that is run again elsewhere should go the same way to the last bit."""
-    return sqrt(float(np.einsum("i,i->", vector, vector)))
-
-
-def norm(v: Floats, p: float) -> float:
-    """||v||_p, without overflow; p may be infinite."""
-    largest = float(np.abs(v).max())
-    if largest == 0:
-        return 0.0
-    scaled = v / largest
-    return largest * (length(scaled) if p == 2 else float(np.linalg.norm(scaled, p)))
-
-
 def integer_weights(weights: Floats, l2_units: int) -> tuple[NDArray[np.int16], Any]:
     """Vectors [..., columns] as integers of at most 15 bits, and what one unit of each is worth.
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from service.datasets.encode import columns_from_rows, encode_features, encode_label
 from service.jobs.card import weights_of
 from service.model import Model
-from service.planning.losses import scalar
 from service.planning.spec import JobSpec
 from workers.directions import ball
-from workers.kernels.losses import as_slope, slopes_at
+from workers.kernels.losses import exact_slope, slopes_at
+from workers.losses import VECTOR_KERNELS
 from workers.measures import measures
 from workers.randomness import Randomness, Use
 
@@ -46,11 +46,10 @@ def certify(
 
 def mean_gradient(spec: JobSpec, x: Floats, y: Floats, w: Floats) -> Floats:
     """Of a loss of margins over encoded rows."""
-    if spec.loss.kind == "softmax":
-        margins = x @ w.reshape(-1, x.shape[1]).T
-        chances = np.exp(margins - margins.max(axis=1, keepdims=True))
-        chances /= chances.sum(axis=1, keepdims=True)
-        chances[np.arange(len(y)), y.astype(int)] -= 1
-        return np.asarray((chances.T @ x).ravel() / len(x))
-    slopes = slopes_at(as_slope(scalar(spec.loss)), x @ w, y)
+    vectors = VECTOR_KERNELS.get(spec.loss.kind)
+    if vectors is not None:
+        if vectors.mean_gradient is None:
+            raise TypeError(f"{spec.loss.kind} is no loss of margins")
+        return vectors.mean_gradient(x, y, w)
+    slopes = slopes_at(exact_slope(spec.loss), x @ w, y)
     return np.asarray(slopes @ x / len(x))

@@ -6,7 +6,6 @@ sums out, by the gate.
 """
 
 from functools import cached_property
-from math import isqrt, sqrt
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,13 @@ from service.planning.lattice import (
     ScoreLattice,
     SumLattice,
 )
-from service.planning.losses import SHARP
 from service.planning.plan import Plan
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels.gradients import add_fixed, add_fixed_change, add_float
 from workers.kernels.losses import slope_of
 from workers.kernels.simd import Layout
 from workers.kernels.sizes import row_norms, slopes_at_zero
-from workers.kernels.vectors import add_median, add_softmax_fixed, add_softmax_float
+from workers.losses import VECTOR_KERNELS
 from workers.oracles import network_fixed, network_float, zero_order
 from workers.rows import BLOCK_BYTES, Rows, WrongDataError
 
@@ -46,16 +44,13 @@ class Sums:
         are each named once, in order."""
         if self._plan.spec.model.kind != "linear":
             return self._over(rows, self._network(weights[None], None))
-        match self._plan.spec.loss.kind:
-            case "softmax":
-                add = self._softmax_fixed(weights) if self._fixed else self._softmax_float(weights)
-            case "geometric_median":
-                add = self._median(weights)
-            case _:
-                add = (
-                    self._gradient_fixed(weights) if self._fixed else self._gradient_float(weights)
-                )
-        return self._over(rows, add)
+        vectors = VECTOR_KERNELS.get(self._plan.spec.loss.kind)
+        if vectors is None:
+            make = self._gradient_fixed if self._fixed else self._gradient_float
+            return self._over(rows, make(weights))
+        if isinstance(self._plan.smoothing, Ball):
+            raise WrongDataError("no kernel averages a loss without a margin over a ball")
+        return self._over(rows, vectors.gradients(self._plan, self._sums, self, weights))
 
     def changes(self, now: Floats, before: Floats, keep: float, bound: float, rows: range) -> Sum:
         """Of a record's gradient at `now` less `keep` times that at `before`, clipped as one: its
@@ -63,7 +58,7 @@ class Sums:
         whatever `bound` is. Linear models only."""
         if not bound > 0:
             raise WrongDataError("a change of gradients needs a bound above 0")
-        if self._plan.spec.loss.kind in ("softmax", "geometric_median"):
+        if not self._plan.spec.loss.margin:
             raise WrongDataError(
                 f"no kernel sums changes of gradients of {self._plan.spec.loss.kind}"
             )
@@ -77,7 +72,7 @@ class Sums:
         lattice, facts = self.lattice, self._plan.facts
         if lattice.derivative_units is not None and facts.feature_step is not None:
             return bound / lattice.derivative_units * facts.feature_step
-        return bound / self._contribution
+        return bound / self.contribution
 
     def network_gradients(self, points: Floats, move: Floats | None, rows: range) -> Sum:
         """Of the mean of a record's gradients at `points`; or, at points + move less at points."""
@@ -95,11 +90,15 @@ class Sums:
     def shorter(self) -> Sum:
         """How many records have a gradient at 0 that is no longer than each candidate for the clip."""
         facts, loss, l1 = self._plan.facts, self._plan.spec.loss, self._sums.norm == "l1"
-        softmax = sqrt(1 - 1 / (facts.classes or 2)) if loss.kind == "softmax" else None
-        slope = None if softmax is not None else slope_of(self._plan)
+        slope, alike = slope_of(self._plan) if loss.margin else None, 0.0
+        if slope is None:
+            at_zero = VECTOR_KERNELS[loss.kind].slope_at_zero
+            if at_zero is None:
+                raise WrongDataError(f"gradients of {loss.kind} are no multiples of rows")
+            alike = at_zero(facts)
 
         def count(x: Array, y: Array) -> Sum:
-            sizes, norms = np.full((2, len(y)), softmax or 1.0)
+            sizes, norms = np.full((2, len(y)), alike)
             if slope is not None:
                 slopes_at_zero(sizes, y, slope)
             if facts.l2 is not None:
@@ -124,14 +123,14 @@ class Sums:
         return self.lattice
 
     @property
-    def _contribution(self) -> int:
+    def contribution(self) -> int:
         """The bound on a vector of integers that kernels round to, as int32."""
         if self._sums.contribution_units > CONTRIBUTION_UNITS:
             raise WrongDataError("a record's vector would leave 32 bits")
         return self._sums.contribution_units
 
     @cached_property
-    def _layout(self) -> tuple[int, float, Layout]:
+    def layout(self) -> tuple[int, float, Layout]:
         """For fixed rows: the bound on a multiplier, multipliers per unit of derivative, and how
         columns are laid out for the kernels."""
         lattice, facts = self.lattice, self._plan.facts
@@ -142,7 +141,7 @@ class Sums:
         return lattice.derivative_units, facts.feature_step / lattice.step, Layout(facts.columns)
 
     def _gradient_fixed(self, weights: NDArray[np.float64]) -> Add:
-        bound, scale, layout = self._layout
+        bound, scale, layout = self.layout
         facts, loss = self._plan.facts, slope_of(self._plan)
         units, per_unit = integer_weights(weights, facts.l2_units or 0)
         margin_step = min((facts.feature_step or 0.0) * per_unit, 1e30)  # margins are float32
@@ -159,7 +158,7 @@ class Sums:
         return add
 
     def _change_fixed(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
-        units_max, _, layout = self._layout
+        units_max, _, layout = self.layout
         facts, loss = self._plan.facts, slope_of(self._plan)
         parts: list[Any] = []
         for weights in (before, now - before):
@@ -176,7 +175,7 @@ class Sums:
 
     def _gradient_float(self, weights: NDArray[np.float64]) -> Add:
         lattice, loss = self._sums, slope_of(self._plan)
-        bound, use_l1 = self._contribution, lattice.norm == "l1"
+        bound, use_l1 = self.contribution, lattice.norm == "l1"
 
         def add(x: Array, y: Array) -> Sum:
             total = np.zeros(weights.size, dtype=np.int64)
@@ -186,7 +185,7 @@ class Sums:
         return add
 
     def _change_float(self, now: Floats, before: Floats, keep: float, bound: float) -> Add:
-        loss, units_max, use_l1 = slope_of(self._plan), self._contribution, self._sums.norm == "l1"
+        loss, units_max, use_l1 = slope_of(self._plan), self.contribution, self._sums.norm == "l1"
 
         def add(x: Array, y: Array) -> Sum:
             total = np.zeros(now.size, dtype=np.int64)
@@ -201,53 +200,4 @@ class Sums:
             raise WrongDataError("entries would leave int32, and their squares int64")
         if facts.storage == "float64":
             return network_float(self._plan, lattice, points, move)
-        return network_fixed(self._plan, lattice, self._layout[2], points, move)
-
-    def _softmax_fixed(self, weights: Floats) -> Add:
-        """Weights and sums are one class after the other."""
-        bound, scale, layout = self._layout
-        facts, use_l1 = self._plan.facts, self._sums.norm == "l1"
-        units, worth = integer_weights(self._by_class(weights), facts.l2_units or 0)
-        padded = layout.pad(units)
-        steps = np.minimum((facts.feature_step or 0.0) * worth, 1e280)
-        arguments = padded, read_only(steps), scale, float(bound), use_l1, layout.fast
-
-        def add(x: Array, y: Array) -> Sum:
-            total = np.zeros(padded.shape, dtype=np.int64)
-            add_softmax_fixed(total, x, y, *arguments)
-            return layout.unpad(total).ravel()
-
-        return add
-
-    def _softmax_float(self, weights: Floats) -> Add:
-        lattice, matrix = self._sums, self._by_class(weights)
-        for_slopes = isqrt(self._contribution)
-        for_rows = self._contribution // for_slopes  # their product is within the bound
-        columns = read_only(np.ascontiguousarray(matrix.T))
-        arguments = columns, lattice.clip, float(for_slopes), float(for_rows), lattice.norm == "l1"
-
-        def add(x: Array, y: Array) -> Sum:
-            total = np.zeros(matrix.shape, dtype=np.int64)
-            add_softmax_float(total, x, y, *arguments)
-            return total.ravel()
-
-        return add
-
-    def _by_class(self, weights: Floats) -> Floats:
-        return weights.reshape(self._plan.facts.classes or 0, self._plan.facts.columns)
-
-    def _median(self, weights: Floats) -> Add:
-        lattice, smoothing = self._sums, self._plan.smoothing
-        if isinstance(smoothing, Ball):
-            raise WrongDataError("no kernel averages the geometric median over a ball")
-        curvature = SHARP if smoothing is None else smoothing.smoothness
-        step = self._plan.facts.feature_step or 1.0
-        bound, use_l1 = float(self._contribution), lattice.norm == "l1"
-        arguments = step, read_only(weights), curvature, lattice.clip, bound, use_l1
-
-        def add(x: Array, y: Array) -> Sum:
-            total = np.zeros(weights.size, dtype=np.int64)
-            add_median(total, x, *arguments)
-            return total
-
-        return add
+        return network_fixed(self._plan, lattice, self.layout[2], points, move)

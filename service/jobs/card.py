@@ -50,7 +50,7 @@ def _parameters(plan: Plan, schema: Schema, weights: list[float]) -> dict[str, A
     """A linear model as in scikit-learn (for softmax, one row of `coef_` per class), the weights of a
     network, or the location of a geometric median."""
     label, d = schema.label, schema.width
-    if plan.spec.loss.kind == "geometric_median":
+    if plan.spec.loss.located:
         return _NO_PARAMETERS | {"location": decode_point(schema, weights)}
     classes = [label.negative, label.positive] if isinstance(label, BinaryLabel) else None
     if isinstance(plan.spec.model, ReluNetwork):

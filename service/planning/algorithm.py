@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from service.planning.draft import Draft, Schedule
-from service.planning.losses import is_convex
 from service.planning.needs import Needs
+from service.planning.problem import is_convex
 from service.planning.spec import Facts, JobSpec
 
 

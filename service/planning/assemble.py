@@ -3,9 +3,9 @@ Plan together."""
 
 from service.planning.draft import Draft
 from service.planning.lattice import PointLattice, ScoreLattice, target
-from service.planning.losses import is_convex
 from service.planning.plan import Guarantee, Plan, Price
 from service.planning.price import epsilon_alone, fits_own_target, price_units
+from service.planning.problem import is_convex
 from service.planning.spec import Facts, JobSpec
 
 

@@ -6,9 +6,9 @@ from service.errors import PlanRefused
 from service.planning.algorithm import Algorithm
 from service.planning.algorithms import ALGORITHMS
 from service.planning.assemble import assemble
-from service.planning.losses import check_label
 from service.planning.needs import either
 from service.planning.plan import Plan
+from service.planning.problem import check_label
 from service.planning.spec import Facts, JobSpec
 
 CATALOG: dict[str, Algorithm] = {each.name: each for each in ALGORITHMS.values()}

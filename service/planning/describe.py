@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from service.planning.losses import set_radius
 from service.planning.plan import Plan
 from service.planning.releases import (
     Disjoint,
@@ -304,7 +303,7 @@ def _weight_noise(plan: Plan, releases: list[DescribedRelease]) -> float | None:
 
 def _summary(plan: Plan) -> str:
     spec = plan.spec
-    everywhere = isinf(set_radius(spec.set, plan.dimension))
+    everywhere = isinf(spec.set.l2_radius(plan.dimension))
     where = "every weight vector" if everywhere else f"the set {_kind(spec.set)}"
     verb = "It fits" if spec.of is None else f"At the model of {spec.of.job} it measures"
     said = [f"{verb} the {_kind(spec.loss)} loss over {where}"]

@@ -40,7 +40,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning.conversion import UNITS, best_order, budget_units
-from service.planning.losses import Problem
+from service.planning.problem import Problem
 from service.planning.releases import Exponential, Gaussian, Pure
 from service.planning.spec import Facts, JobSpec
 

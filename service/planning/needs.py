@@ -4,24 +4,24 @@ numbers are, in the plan functions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Literal, NamedTuple, get_args
 
-from service.planning.losses import Traits, losses_for, traits
-from service.planning.spec import Facts, FeasibleSet, JobSpec, Loss
+from service.planning.loss import BaseLoss
+from service.planning.losses import LOSSES, fitting
+from service.planning.regularisers import REGULARISERS
+from service.planning.sets import SETS
+from service.planning.spec import Facts, JobSpec
 
-
-def kinds_of(union: Any) -> dict[str, Any]:
-    """The members of a discriminated union of the spec, by their kind."""
-    return {each.model_fields["kind"].default: each for each in get_args(get_args(union)[0])}
-
-
-LOSSES = {kind: traits(loss()) for kind, loss in kinds_of(Loss).items()}
 LABELS: tuple[str, ...] = get_args(Facts.model_fields["label"].annotation)
-ANY_SET = tuple(kinds_of(FeasibleSet))
-WITH_A_PROJECTION = ("l2_ball", "all", "l1_ball", "simplex", "box")
-WITH_VERTICES = ("l1_ball", "simplex", "polytope")
+ANY_SET = tuple(each.name() for each in SETS)
+WITH_A_PROJECTION = tuple(each.name() for each in SETS if each.has_projection)
+WITH_VERTICES = tuple(each.name() for each in SETS if each.has_vertices)
 BALL_OR_ALL = ("l2_ball", "all")
+WITH_THEIR_SETS = {  # regularisers, but for none, whose operator on the set is known
+    each.name(): tuple(one.name() for one in SETS if each.suits(one))
+    for each in REGULARISERS
+    if each.name() != "none"
+}
 
 
 class Misfit(NamedTuple):
@@ -50,8 +50,8 @@ class Needs:
 
     def takes(self) -> dict[str, Any]:
         """For the card: the names that may stand in a job."""
-        losses = [kind for kind, has in LOSSES.items() if self._takes_loss(has)]
-        labels = [label for label in LABELS if losses_for(label) & set(losses)]
+        losses = self._losses()
+        labels = [label for label in LABELS if set(fitting(label)) & set(losses)]
         if self.bounded_labels:
             labels.remove("unbounded")
         return {
@@ -116,25 +116,24 @@ class Needs:
             yield Misfit("begins afresh, from no released model", 'leave "of" out')
 
     def _loss(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
-        has, kind = traits(spec.loss), spec.loss.kind
-        fitting = [name for name, other in LOSSES.items() if self._takes_loss(other)]
-        instead = "use the loss " + either(sorted(losses_for(facts.label) & set(fitting)))
-        if not self._takes_margins(has):
+        loss, kind = spec.loss, spec.loss.kind
+        instead = "use the loss " + either(sorted(set(fitting(facts.label)) & set(self._losses())))
+        if not self._takes_margins(loss):
             wanted = "one margin <w, x>" if self.margins == "one" else "margins <w, x>"
             yield Misfit(f"needs a loss of {wanted}, which {kind} is not", instead)
         if spec.model.kind != "linear":
-            if has.margins != "one":
+            if not loss.margin:
                 yield Misfit(
                     f"needs a loss of one margin for a {spec.model.kind}, which {kind} is not",
                     "use a linear model",
                 )
-        elif not self._takes_weak(has):
+        elif not self._takes_convexity(loss):
             yield Misfit(
                 f"needs a {self.convexity} loss and {kind} is not"
-                + (", for it has a corner that points up" if not isfinite(has.weak) else ""),
+                + ("" if loss.weakly_convex else ", for it has a corner that points up"),
                 instead,
             )
-        if self.smooth and not has.smooth:
+        if self.smooth and not loss.smooth:
             yield Misfit(f"needs a smooth loss and {kind} has a corner", instead)
 
     def _set(self, spec: JobSpec) -> Iterator[Misfit]:
@@ -147,7 +146,7 @@ class Needs:
                 f"does not run over the set {spec.set.kind}{of}; it runs over: {', '.join(sets)}",
                 "use one of these",
             )
-        if spec.set.kind == "all" and self.ridge_over_all and spec.ridge == 0:
+        if not spec.set.bounded and self.ridge_over_all and spec.ridge == 0:
             yield Misfit(
                 "needs strong convexity over all of R^d",
                 "set ridge (for example 0.01), or use the set l2_ball",
@@ -165,20 +164,23 @@ class Needs:
                 "declare bounds for it",
             )
 
-    def _takes_loss(self, has: Traits) -> bool:
-        return (
-            self._takes_margins(has) and self._takes_weak(has) and (has.smooth or not self.smooth)
-        )
+    def _losses(self) -> list[str]:
+        """Those that it takes with a linear model, by their name."""
+        return [each.name() for each in LOSSES if self._takes_loss(each(kind=each.name()))]
 
-    def _takes_margins(self, has: Traits) -> bool:
-        return has.margins in {"one": ["one"], "some": ["one", "several"]}.get(
-            self.margins, ["one", "several", "none"]
-        )
+    def _takes_loss(self, loss: BaseLoss) -> bool:
+        fits = self._takes_margins(loss) and self._takes_convexity(loss)
+        return fits and (loss.smooth or not self.smooth)
 
-    def _takes_weak(self, has: Traits) -> bool:
+    def _takes_margins(self, loss: BaseLoss) -> bool:
+        if self.margins == "one":
+            return loss.margin
+        return self.margins == "any" or not loss.located
+
+    def _takes_convexity(self, loss: BaseLoss) -> bool:
         if self.convexity == "convex":
-            return has.weak == 0
-        return self.convexity == "any" or isfinite(has.weak)
+            return loss.convex
+        return self.convexity == "any" or loss.weakly_convex
 
 
 def either(names: Any) -> str:

@@ -3,7 +3,8 @@
 from math import isinf
 
 from service.errors import PlanRefused
-from service.planning.losses import problem
+from service.planning.losses import LOSSES
+from service.planning.problem import problem
 from service.planning.spec import Facts, JobSpec
 
 
@@ -11,7 +12,7 @@ def suitable_losses(facts: Facts) -> list[str]:
     """The losses that fit the label, in the order of the job spec, but those first whose gradients are
     bounded on these rows: they need no parameter that clips them."""
     bounded, others = list[str](), list[str]()
-    for kind in _kinds_of_losses():
+    for kind in (loss.name() for loss in LOSSES):
         spec = JobSpec.model_validate(
             {"dataset": "any", "algorithm": "any", "loss": kind, "privacy": {"epsilon": 1.0}}
         )
@@ -21,9 +22,3 @@ def suitable_losses(facts: Facts) -> list[str]:
             continue
         (others if isinf(found.lipschitz) else bounded).append(kind)
     return bounded + others
-
-
-def _kinds_of_losses() -> list[str]:
-    schema = JobSpec.model_json_schema()
-    names = [one["$ref"].split("/")[-1] for one in schema["properties"]["loss"]["oneOf"]]
-    return [schema["$defs"][name]["properties"]["kind"]["const"] for name in names]

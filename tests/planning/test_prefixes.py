@@ -8,8 +8,8 @@ import pytest
 
 from service.errors import PlanRefused
 from service.planning.lattice import largest_sensitivity, target
-from service.planning.losses import problem
 from service.planning.price import price_units
+from service.planning.problem import problem
 from service.planning.releases import Gaussian, Leaf, Prefixes, Pure
 from service.planning.shared.prefixes import (
     PRECISION,

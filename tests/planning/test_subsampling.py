@@ -11,8 +11,8 @@ from scipy.special import logsumexp
 from service.planning.catalog import plan
 from service.planning.conversion import budget_units
 from service.planning.lattice import NETWORK_UNITS, target
-from service.planning.losses import problem
 from service.planning.price import AccountTerms, fits_own_target, price_units
+from service.planning.problem import problem
 from service.planning.releases import (
     Disjoint,
     Exponential,

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 import workers.gate
 import workers.rows
 from service.planning.catalog import plan
-from service.planning.losses import problem
+from service.planning.problem import problem
 from service.planning.shared.acceleration import Smoother, Stage, staged
 from service.planning.spec import AllSpace, L2Ball
 from tests.planning.cases import facts, spec

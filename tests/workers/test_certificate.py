@@ -10,15 +10,21 @@ from service.errors import PlanRefused
 from service.planning.algorithms.stationarity_certificate import CONFIDENCE, noise_norm
 from service.planning.catalog import plan
 from service.planning.lattice import calibrate, target
-from service.planning.losses import problem
 from service.planning.plan import canonical_json
-from service.planning.spec import AllSpace, Box, L1Ball, L2Ball, LpBall, Polytope, Simplex
+from service.planning.problem import problem
+from service.planning.sets.all import AllSpace
+from service.planning.sets.box import Box
+from service.planning.sets.l1_ball import L1Ball
+from service.planning.sets.l2_ball import L2Ball
+from service.planning.sets.lp_ball import LpBall
+from service.planning.sets.polytope import Polytope
+from service.planning.sets.simplex import Simplex
 from tests.planning.cases import OF, facts, spec
 from tests.workers.exact import exact_sum
 from workers.algorithms import RUNS
 from workers.certify import mean_gradient
 from workers.data import Data
-from workers.measures import least, measures
+from workers.measures import measures
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.rows import WrongDataError
@@ -58,7 +64,7 @@ def test_the_gap_is_the_best_improvement_of_a_linear_model_over_the_set(feasible
     for g in rng.normal(size=(5, 3)):
         # over convex combinations of the vertices
         best = linprog(corners @ g, A_eq=np.ones((1, len(corners))), b_eq=[1.0]).fun
-        assert least(g, feasible) == pytest.approx(best)
+        assert feasible.least(g) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("p", [1.0 + 2**-40, 1.5, 2.0])
@@ -67,7 +73,7 @@ def test_the_gap_over_an_lp_ball_is_that_of_its_dual_norm(p):
     angles = np.linspace(0, 2 * np.pi, 100_001)
     edge = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     edge *= 2.0 / np.linalg.norm(edge, p, axis=1, keepdims=True)
-    assert least(g, ball) == pytest.approx((edge @ g[:2]).min(), rel=1e-3)
+    assert ball.least(g) == pytest.approx((edge @ g[:2]).min(), rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
 from service.planning.price import price_units
 from service.planning.releases import Repeat
-from service.planning.shared import vertices as planning
+from service.planning.vertices import largest_pair
+from service.planning.vertices import reach as reach_of
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_sum
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import GateError
-from workers.optimizers.vertices import corners_of
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
 from workers.rows import WrongDataError
@@ -43,7 +43,7 @@ def made_for(where, l2_units=UNIT, rows=N, **job) -> Plan:
 def scores_of(made: Plan, x, y, w) -> list[int]:
     """The scores from which the next vertex would be chosen, before any randomness."""
     data = Data(made, np.asarray(x, dtype=np.int16), np.asarray(y), Randomness(KEY, "scores"))
-    corners = corners_of(made, made.schedule.unit)
+    corners = made.spec.set.corners(made.dimension, made.schedule.unit)
     pull = made.facts.rows * made.spec.ridge * w / made.lattice.step
     return corners.scores(pull, exact_sum(data, w, 0, made.facts.rows)).tolist()
 
@@ -68,7 +68,7 @@ def test_no_exchange_moves_two_scores_apart_beyond_the_sensitivity_and_one_comes
 ):
     made, pool, rng = made_for(where, l2_units, ridge=ridge), records(l2_units), range(N)
     sensitivity, farthest = made.lattice.release().sensitivity, 0
-    corners = corners_of(made, made.schedule.unit)
+    corners = made.spec.set.corners(made.dimension, made.schedule.unit)
     for place in rng:
         company = [pool[(3 * i + place) % len(pool)] for i in range(N)]
         x, y = np.array([row for row, _ in company]), np.array([label for _, label in company])
@@ -113,7 +113,7 @@ def test_scores_of_vertices_err_by_no_more_than_was_planned(d, rows):
     vertices = (rng.normal(size=(7, d)) * 10.0 ** rng.uniform(-8, 8, size=(7, 1))).tolist()
     job = spec(NAME, loss="hinge", set={"kind": "polytope", "vertices": vertices})
     made = plan(job, facts(rows=rows, columns=d))
-    corners = corners_of(made, made.schedule.unit)
+    corners = made.spec.set.corners(made.dimension, made.schedule.unit)
     unit, first = Fraction(made.schedule.unit), [Fraction(v) for v in vertices[0]]
     R = (made.lattice.sensitivity_units - 3) / 2
     for _ in range(5):
@@ -131,11 +131,11 @@ def test_scores_of_vertices_err_by_no_more_than_was_planned(d, rows):
 
 def test_too_many_pairs_get_a_bound_that_holds_for_each(monkeypatch):
     vertices = tuple(map(tuple, np.random.default_rng(0).normal(size=(150, 4)).tolist()))
-    reach = partial(planning._reach, 5, 7)
+    reach = partial(reach_of, 5, 7)
     tight = max(reach(a, b) for a, b in combinations(vertices, 2))
-    assert planning.largest_pair(vertices, reach) == tight
-    monkeypatch.setattr(planning, "_PAIRS_MAX", 100)
-    assert tight <= planning.largest_pair(vertices, reach) <= 2 * tight
+    assert largest_pair(vertices, reach) == tight
+    monkeypatch.setattr("service.planning.vertices._PAIRS_MAX", 100)
+    assert tight <= largest_pair(vertices, reach) <= 2 * tight
 
 
 @pytest.mark.parametrize("delta", [None, 0.0])
@@ -239,7 +239,7 @@ def test_a_strong_ridge_pulls_towards_the_vertex_of_least_norm():
 
 def test_a_public_pull_beyond_any_integer_is_kept_within():
     made = made_for(L1, ridge=1e9)
-    corners = corners_of(made, made.schedule.unit)
+    corners = made.spec.set.corners(made.dimension, made.schedule.unit)
     ends = corners.scores(np.array([1e300, -1e300, 0.0]), np.full(D, 2**57)).tolist()
     assert ends[0] == 2**60 + 2**57 and ends[1] == 2**57 - 2**60 and ends[D] == -ends[0]
 

@@ -29,8 +29,6 @@ from tests.workers.test_sensitivity import (
 from workers.algorithms import RUNS
 from workers.data import Data, clip_scores
 from workers.gate import GateError
-from workers.kernels.projections import project
-from workers.kernels.proximal import prox, smooth_part
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.rows import WrongDataError
@@ -419,26 +417,26 @@ def test_the_operator_minimises_what_it_should(h, feasible):
             def objective(w, z=z, eta=eta):
                 return eta * value(h, w) + (w - z) @ (w - z) / 2
 
-            found = project(prox(z, eta, h, 7), feasible)
+            found = feasible.project(h.prox(z, eta, 7))
             least = objective(found)
             scales = 10.0 ** rng.uniform(-6, 1, size=(200, 1))
             for other in found + scales * rng.normal(size=(200, 7)):
-                assert objective(project(other, feasible)) >= least - 1e-12
+                assert objective(feasible.project(other)) >= least - 1e-12
 
 
 def test_intercepts_are_left_alone_one_per_class():
     z = np.arange(1.0, 9.0)
-    w = prox(z, 1.0, L1(strength=100.0), 4)
+    w = L1(strength=100.0).prox(z, 1.0, 4)
     assert w.tolist() == [1, 0, 0, 0, 5, 0, 0, 0]
-    w = prox(z, 1.0, GroupLasso(strength=100.0, groups=(2, 1)), 4)
+    w = GroupLasso(strength=100.0, groups=(2, 1)).prox(z, 1.0, 4)
     assert w.tolist() == [1, 0, 0, 0, 5, 0, 0, 0]
-    assert prox(np.zeros(4), 1.0, GroupLasso(strength=1.0, groups=(3,)), 4).tolist() == [0] * 4
+    assert GroupLasso(strength=1.0, groups=(3,)).prox(np.zeros(4), 1.0, 4).tolist() == [0] * 4
 
 
 def test_the_smooth_part_of_an_elastic_net_is_its_square():
     w = np.arange(1.0, 7.0)
-    assert smooth_part(w, ElasticNet(l1=1.0, l2=2.0), 3).tolist() == [0, 4, 6, 0, 10, 12]
-    assert smooth_part(w, L1(strength=3.0), 3).tolist() == [0] * 6
+    assert ElasticNet(l1=1.0, l2=2.0).smooth_gradient(w, 3).tolist() == [0, 4, 6, 0, 10, 12]
+    assert L1(strength=3.0).smooth_gradient(w, 3).tolist() == [0] * 6
 
 
 def test_a_noiseless_lasso_finds_the_support():

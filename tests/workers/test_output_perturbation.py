@@ -11,7 +11,6 @@ from scipy.optimize import minimize
 import workers.algorithms.output_perturbation as runs
 import workers.rows
 from service.planning.catalog import plan
-from service.planning.losses import scalar
 from service.planning.plan import Plan
 from service.planning.shared import minimiser
 from service.planning.shared.minimiser import Objective
@@ -120,10 +119,10 @@ def test_by_default_the_same_holds():
 
 
 def exact_slope(shape, bound, m, y):
-    if shape.shape == "logistic":
+    if not shape.straight:
         return -y / (1 + (y * m).exp())
     c = Decimal(shape.curvature)
-    if shape.shape == "margin":
+    if shape.argument == "margin":
         return -y * min(max(c * (1 - y * m), Decimal(0)), Decimal(1))
     low, high = max(shape.low, -bound), min(shape.high, bound)
     return min(max(c * (m - y), Decimal(low)), Decimal(high))
@@ -176,7 +175,7 @@ def test_a_computed_step_never_errs_more_than_its_bound(loss, monkeypatch):
             job = spec(OP, loss=loss, ridge=0.2, set={"radius": radius}, parameters={"steps": 50})
             made = plan(job, facts(rows=n, columns=d))
             schedule = made.schedule
-            shape = scalar(made.spec.loss)
+            shape = made.spec.loss.scalar()
             if made.smoothing is not None:
                 shape = shape.smoothed(made.smoothing.smoothness)
             x, y = random_rows(n, d, rng)
@@ -206,7 +205,7 @@ def test_a_computed_sgd_step_never_errs_more_than_its_bound(loss):
             job = spec(OP, loss=loss, ridge=0.2, set={"radius": radius}, parameters=parameters)
             made = plan(job, facts(rows=4, columns=d))
             schedule = made.schedule
-            shape = scalar(made.spec.loss)
+            shape = made.spec.loss.scalar()
             if made.smoothing is not None:
                 shape = shape.smoothed(made.smoothing.smoothness)
             bound = step_bound(made, shape, 1, d, schedule.step_size)

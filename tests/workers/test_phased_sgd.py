@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from service.planning.algorithms.phased_sgd import PhasedSgdSchedule, step_error
 from service.planning.catalog import plan
-from service.planning.losses import Scalar, scalar
+from service.planning.loss import Scalar
 from service.planning.plan import Plan
 from service.planning.price import price_units
 from service.planning.releases import Sequence
@@ -21,7 +21,9 @@ from workers.algorithms import RUNS
 from workers.arrays import read_only
 from workers.data import Data
 from workers.kernels.losses import as_slope, slope_of
+from workers.kernels.shapes import MARGIN
 from workers.kernels.trajectory import descend
+from workers.losses import KERNELS
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
 
@@ -132,9 +134,9 @@ def test_the_means_movement_falls_with_the_exchanged_records_place():
 
 
 def exact_slope(shape: Scalar, m, y):
-    if shape.shape == "logistic":
+    if not shape.straight:
         return -y / (1 + mp.exp(y * m))
-    if shape.shape == "margin":
+    if shape.argument == "margin":
         return -y * min(max(mpf(shape.curvature) * (1 - y * m), mpf(0)), mpf(1))
     return min(max(mpf(shape.curvature) * (m - y), mpf(shape.low)), mpf(shape.high))
 
@@ -149,18 +151,18 @@ def exact_step(w, x, y, feature_step, shape, bound, ridge, eta, radius):
 
 
 SHAPES = {
-    "logistic": Scalar("logistic", 0.25),
-    "hinge": Scalar("margin", 50.0),
-    "huber": Scalar("residual", 1.0, -0.1, 0.1),
-    "pinball": Scalar("residual", 30.0, -0.3, 0.7),
+    "logistic": Scalar("margin", 0.25),
+    "hinge": Scalar("margin", 50.0, straight=True),
+    "huber": Scalar("residual", 1.0, -0.1, 0.1, straight=True),
+    "pinball": Scalar("residual", 30.0, -0.3, 0.7, straight=True),
 }
 
 
 @pytest.mark.parametrize("d", [1, 3, 17, 160])
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_a_computed_step_errs_by_no_more_than_was_planned(shape, d):
+@pytest.mark.parametrize("loss", SHAPES)
+def test_a_computed_step_errs_by_no_more_than_was_planned(loss, d):
     """Against 60 digits: in the middle of the ball, at its edge and thrown beyond it."""
-    rng, worst = np.random.default_rng(d), 0.0
+    shape, rng, worst = SHAPES[loss], np.random.default_rng(d), 0.0
     feature_step, radius, ridge = 1 / UNIT, 3.7, 0.3
     bound = shape.lipschitz(radius)
     eta = 1.9 / (shape.curvature + ridge)
@@ -171,9 +173,9 @@ def test_a_computed_step_errs_by_no_more_than_was_planned(shape, d):
             x = np.trunc(row / np.linalg.norm(row) * UNIT).astype(np.int16).reshape(1, d)
             v = rng.normal(size=d)
             v *= radius * (1.0, rng.uniform(), 1e-9)[turn % 3] / np.linalg.norm(v)
-            y = np.array([float(rng.uniform(-1, 1)) if shape.shape == "residual" else 1.0])
+            y = np.array([float(rng.uniform(-1, 1)) if shape.argument == "residual" else 1.0])
             f = 1.0 if turn % 2 else 0.77
-            args = feature_step, as_slope(shape), bound, ridge, eta, radius
+            args = feature_step, as_slope(KERNELS[loss], shape), bound, ridge, eta, radius
             before = [mpf(f) * mpf(float(b)) for b in v]
             after = descend(v, np.zeros(d), f, 0.0, read_only(x), read_only(y), *args)
             right = exact_step(before, x[0], y[0], feature_step, shape, *args[2:])
@@ -193,7 +195,7 @@ def test_a_computed_mean_is_the_exact_one_within_its_share_of_the_bound(job):
     made, rng = made_for(64, **JOBS[job]), np.random.default_rng(8)
     x = rng.integers(-2300, 2300, (64, D))
     y = rng.choice([-1.0, 1.0], 64)
-    shape = scalar(made.spec.loss)
+    shape = made.spec.loss.scalar()
     if made.smoothing:
         shape = shape.smoothed(made.smoothing.smoothness)
     schedule, feature_step = made.schedule, made.facts.feature_step
@@ -223,7 +225,10 @@ def test_a_computed_mean_is_the_exact_one_within_its_share_of_the_bound(job):
 
 def test_labels_and_slopes_outside_their_bounds_are_kept_within():
     """What ingestion excludes would still not move an iterate further than was planned."""
-    loss, x = as_slope(Scalar("margin", 100.0)), read_only(np.array([[UNIT]], dtype=np.int16))
+    loss, x = (
+        as_slope(MARGIN, Scalar("margin", 100.0)),
+        read_only(np.array([[UNIT]], dtype=np.int16)),
+    )
     for label in (7.0, -1e300, np.inf, np.nan):
         v = np.array([0.5])
         y = read_only(np.array([label]))
@@ -340,14 +345,14 @@ def printed_beta_and_eta(n: int, D: float) -> tuple[float, float]:
 def test_the_step_condition_holds_for_any_radius_and_the_printed_one_fails(radius):
     n = 10**4
     made = plan(spec(NAME, 100.0, loss="hinge", set={"radius": radius}), facts(rows=n, columns=1))
-    b = scalar(made.spec.loss).smoothed(made.smoothing.smoothness).curvature
+    b = made.spec.loss.scalar().smoothed(made.smoothing.smoothness).curvature
     assert made.schedule.phases[0].step_size * b <= 2
     beta, eta = printed_beta_and_eta(n, 2 * radius)
     assert (eta * beta <= 2) == (radius < 12)
 
     def spread(curvature, step, edge):
         """How far one step brings two points near the envelope's corner apart, as a multiple."""
-        loss, ends = as_slope(Scalar("margin", curvature)), []
+        loss, ends = as_slope(MARGIN, Scalar("margin", curvature)), []
         x, y = read_only(np.array([[UNIT]], dtype=np.int16)), read_only(np.ones(1))
         for w in (edge - 1e-4, edge):
             v = np.array([w])
@@ -410,7 +415,7 @@ def printed_oracle(loss, m, y, beta, L0):
 def test_closed_forms_are_the_envelopes_slope_and_the_printed_oracle_is_not(name, beta):
     asked, loss = LOSSES[name]
     job = {"dataset": "d", "algorithm": NAME, "loss": asked, "privacy": {"epsilon": 1.0}}
-    shape = scalar(JobSpec.model_validate(job).loss)
+    shape = JobSpec.model_validate(job).loss.scalar()
     smooth, L0, missed = shape.smoothed(beta), shape.lipschitz(3.0), 0.0
     assert smooth.curvature <= beta
     for m in np.linspace(-3, 3, 25).tolist():
@@ -427,7 +432,7 @@ def test_closed_forms_are_the_envelopes_slope_and_the_printed_oracle_is_not(name
 def test_an_approximate_oracle_pushes_near_points_apart_and_ours_does_not():
     """A bisection that stops at accuracy alpha is a staircase: over a stair it adds eta alpha."""
     beta, eta, alpha = 10.0, 0.19, 1e-3
-    shape = scalar(spec(NAME, loss="hinge").loss).smoothed(beta)
+    shape = spec(NAME, loss="hinge").loss.scalar().smoothed(beta)
 
     def exact(w):
         return w - eta * float(exact_slope(shape, mpf(w), mpf(1)))

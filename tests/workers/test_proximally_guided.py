@@ -8,8 +8,10 @@ from scipy.optimize import minimize
 
 from service.errors import PlanRefused
 from service.planning.catalog import plan
-from service.planning.losses import problem, scalar
-from service.planning.spec import L1Ball, L2Ball, Simplex
+from service.planning.problem import problem
+from service.planning.sets.l1_ball import L1Ball
+from service.planning.sets.l2_ball import L2Ball
+from service.planning.sets.simplex import Simplex
 from tests.planning.cases import facts, spec
 from workers.algorithms import RUNS
 from workers.data import Data
@@ -109,7 +111,7 @@ def test_the_pull_makes_every_round_strongly_convex(loss, kind):
     """By twice the weak convexity in that norm: slopes plus half the pull never fall."""
     made = plan(spec(NAME, loss=loss, set={"kind": kind}), facts(columns=20))
     p = problem(made.spec, made.facts)
-    shape = scalar(made.spec.loss)
+    shape = made.spec.loss.scalar()
     if shape.weak > 0:
         assert made.schedule.pull >= 2 * p.weak_convexity * (1 - 1e-5)
     assert (made.schedule.norm == 2) == (kind == "l2_ball")

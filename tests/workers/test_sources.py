@@ -74,18 +74,24 @@ def faults(path: str, source: str) -> list[str]:
             if within(name, "workers") and not (allowed and within(name, allowed)):
                 out.append(f"service imports {name}")
         if (
-            within(name, "importlib")
+            any(within(name, by) for by in ("importlib", "pkgutil"))
             and path.startswith("workers/")
             and not names_its_own(path, tree)
         ):
             out.append("an import that cannot be checked")
+    out += calls_that_cannot_be_checked(tree)
+    if path != "workers/randomness.py" and makes_a_stream(tree):
+        out.append("only Randomness makes streams")
+    return out
+
+
+def calls_that_cannot_be_checked(tree: ast.AST) -> list[str]:
+    out = []
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "fastmath":
             out.append("fastmath changes what a kernel computes")
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "eval", "exec"):
             out.append(f"{ast.unparse(node.func)} cannot be checked")
-    if path != "workers/randomness.py" and makes_a_stream(tree):
-        out.append("only Randomness makes streams")
     return out
 
 

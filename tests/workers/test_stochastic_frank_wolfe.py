@@ -18,13 +18,13 @@ from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.plan import Plan
 from service.planning.price import fits_own_target, price_units
 from service.planning.releases import Pure, Repeat, Sequence
+from service.planning.sets.lp_ball import LpBall
 from service.planning.shared.rounds import rounds_over, slope_bounds, step_size
-from service.planning.shared.vertices import largest_pair
+from service.planning.vectors import norm
+from service.planning.vertices import largest_pair
 from tests.planning.cases import facts, spec
 from workers.algorithms import RUNS
 from workers.algorithms.polyhedral_stochastic_frank_wolfe import Scores
-from workers.algorithms.stochastic_frank_wolfe import lowest
-from workers.arrays import norm
 from workers.data import Data
 from workers.gate import GateError
 from workers.progress import Progress
@@ -345,11 +345,11 @@ def test_the_linear_minimiser_over_an_lp_ball_is_the_best_of_its_ball(p):
     rng, q = np.random.default_rng(3), p / (p - 1)
     for scale in (1e-200, 1.0, 1e200):
         d = rng.normal(size=6) * scale
-        v = lowest(d, p, 2.0)
+        v = LpBall(p=p, radius=2.0).lowest(d)
         assert norm(v, p) == pytest.approx(2.0, rel=1e-9)
         assert v @ d == pytest.approx(-2.0 * norm(d, q), rel=1e-9)  # Hoelder, with equality
     for bad in (np.zeros(3), np.full(3, np.nan), np.array([np.inf, 1.0, 0.0])):
-        assert np.array_equal(lowest(bad, p, 2.0), np.zeros(3))
+        assert np.array_equal(LpBall(p=p, radius=2.0).lowest(bad), np.zeros(3))
 
 
 def test_a_row_s_dual_norm_is_bounded_by_both_enforced_norms():

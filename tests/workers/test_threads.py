@@ -11,12 +11,11 @@ import pytest
 
 import workers.rows
 from service.planning.catalog import plan
-from service.planning.spec import L2Ball
+from service.planning.sets.l2_ball import L2Ball
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_estimate
 from workers.data import Data
 from workers.directions import frame
-from workers.kernels.projections import project
 from workers.prefixes import Root
 from workers.randomness import Randomness, Use
 
@@ -49,7 +48,7 @@ def after_the_noise() -> bytes:
     for row in released:
         sums.due(np.zeros(row.size, dtype=np.int64))
         estimate = sums.estimate([row])
-    return estimate.tobytes() + project(estimate, L2Ball(radius=1.0)).tobytes()
+    return estimate.tobytes() + L2Ball(radius=1.0).project(estimate).tobytes()
 
 
 def everything() -> str:

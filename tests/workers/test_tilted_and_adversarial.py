@@ -11,9 +11,8 @@ import workers.algorithms.adversarial_output_perturbation as adversarial
 import workers.algorithms.tilted_output_perturbation as tilted
 import workers.rows
 from service.errors import PlanRefused
-from service.planning.algorithms.tilted_output_perturbation import largest_share, loss_spread
+from service.planning.algorithms.tilted_output_perturbation import largest_share
 from service.planning.catalog import plan
-from service.planning.losses import scalar
 from service.planning.plan import Plan
 from service.planning.shared import minimiser
 from tests.planning.cases import facts, spec
@@ -47,7 +46,7 @@ def gradient_of(made: Plan, x, y):
 
 
 def shape_of(made: Plan):
-    shape = scalar(made.spec.loss)
+    shape = made.spec.loss.scalar()
     return shape if made.smoothing is None else shape.smoothed(made.smoothing.smoothness)
 
 
@@ -111,25 +110,26 @@ def test_no_exchange_changes_a_tilted_gradient_by_more_than_the_largest_share(ti
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_spread_of_losses_is_never_exceeded(loss):
     for margin in (0.01, 0.7, 1.0, 30.0):
-        shape = scalar(spec(TERM, loss=loss).loss)
-        bound = loss_spread(shape, margin, shape.lipschitz(margin))
+        asked = spec(TERM, loss=loss).loss
+        shape = asked.scalar()
+        bound = asked.difference(margin, shape.lipschitz(margin))
         for smoothness in (0.1, 3.0, 1e3):
-            shape_there = shape.smoothed(smoothness) if shape.shape != "logistic" else shape
+            shape_there = shape.smoothed(smoothness) if shape.straight else shape
             values = [
                 value(shape_there, m, y)
                 for m in np.linspace(-margin, margin, 41)
-                for y in ((-1.0, 1.0) if shape.shape != "residual" else (-1.0, 0.0, 0.5, 1.0))
+                for y in ((-1.0, 1.0) if shape.argument != "residual" else (-1.0, 0.0, 0.5, 1.0))
             ]
             assert max(values) - min(values) <= bound * (1 + 1e-12)
 
 
 def value(shape, m, y):
     """A loss in numpy, by its own formula."""
-    if shape.shape == "logistic":
+    if not shape.straight:
         return float(np.logaddexp(0.0, -y * m))
     c = shape.curvature
-    low, high = (0.0, 1.0) if shape.shape == "margin" else (shape.low, shape.high)
-    t = 1 - y * m if shape.shape == "margin" else m - y
+    low, high = (0.0, 1.0) if shape.argument == "margin" else (shape.low, shape.high)
+    t = 1 - y * m if shape.argument == "margin" else m - y
     s = min(max(c * t, low), high)
     return s * t - s * s / (2 * c)
 
@@ -247,10 +247,10 @@ def bound_on_rows(made: Plan) -> float:
 
 
 def exact_value(shape, m, y, slope):
-    if shape.shape == "logistic":
+    if not shape.straight:
         return (1 + (-y * m).exp()).ln()
-    t = 1 - y * m if shape.shape == "margin" else m - y
-    s = abs(slope) if shape.shape == "margin" else slope
+    t = 1 - y * m if shape.argument == "margin" else m - y
+    s = abs(slope) if shape.argument == "margin" else slope
     return s * (t - s / (2 * Decimal(shape.curvature)))
 
 
@@ -296,7 +296,7 @@ def exact_gradient(made, x, y, w):
         shift = reach * sum(roots)
     slopes, sizes = [], []
     for m, v in zip(margins, labels, strict=True):
-        if shape.shape == "residual":
+        if shape.argument == "residual":
             size = ((m - v) ** 2 + square).sqrt()
             slope = exact_slope(shape, bound, size + shift, Decimal(0))
             slopes.append(slope * (m - v) / size)

@@ -9,7 +9,6 @@ from service.planning.algorithms.accelerated_clipped_sgd import AcceleratedClipp
 from service.planning.plan import Plan
 from service.planning.shared.acceleration import Stage
 from workers.data import Data
-from workers.kernels.projections import project
 from workers.optimizers.acceleration import ac_sa
 from workers.progress import Progress
 
@@ -29,5 +28,5 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         progress.step()
         return total / batch
 
-    w = project(np.zeros(plan.dimension), plan.spec.set)
+    w = plan.spec.set.project(np.zeros(plan.dimension))
     return ac_sa(gradient, w, stage, schedule.smoothness, plan.spec.set, ridge=ridge)

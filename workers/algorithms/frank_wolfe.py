@@ -9,7 +9,6 @@ from service.planning.algorithms.frank_wolfe import FrankWolfeSchedule
 from service.planning.plan import Plan
 from service.planning.shared.vertices import scores
 from workers.data import Data
-from workers.optimizers.vertices import corners_of
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
@@ -19,7 +18,7 @@ Sum = NDArray[np.int64]
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, lattice = plan.schedule, plan.lattice
     assert isinstance(schedule, FrankWolfeSchedule) and lattice.kind == "score"
-    corners = corners_of(plan, schedule.unit)
+    corners = plan.spec.set.corners(plan.dimension, schedule.unit)
     sensitivity = scores(plan.spec, plan.facts, schedule.unit).sensitivity
     w = corners.centre
     for t in range(1, schedule.steps + 1):

@@ -7,7 +7,6 @@ from service.planning.algorithms.gradient_descent import GradientDescentSchedule
 from service.planning.plan import Plan
 from workers.data import Data
 from workers.directions import start_of
-from workers.kernels.projections import project
 from workers.optimizers.acceleration import mean_gradient
 from workers.progress import Progress
 from workers.randomness import Use
@@ -17,10 +16,10 @@ def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule = plan.schedule
     assert isinstance(schedule, GradientDescentSchedule)
     gradient = mean_gradient(data, progress, schedule.batch or plan.facts.rows, 0, plan.facts.rows)
-    w = project(start_of(plan, data.stream(Use.PATH, 1)), plan.spec.set)
+    w = plan.spec.set.project(start_of(plan, data.stream(Use.PATH, 1)))
     mean = np.zeros_like(w)
     for t in range(schedule.steps):
-        w = project(w - schedule.step_size * (gradient(w) + plan.spec.ridge * w), plan.spec.set)
+        w = plan.spec.set.project(w - schedule.step_size * (gradient(w) + plan.spec.ridge * w))
         if t >= schedule.steps - schedule.averaged:
             mean += w / schedule.averaged
     return mean

@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from service.planning.algorithms.localized_accelerated_sgd import LocalizedAcceleratedSgdSchedule
 from service.planning.plan import Plan
 from workers.data import Data
-from workers.kernels.projections import project
 from workers.optimizers.acceleration import ac_sa, mean_gradient
 from workers.progress import Progress
 
@@ -14,7 +13,7 @@ from workers.progress import Progress
 def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule, feasible = plan.schedule, plan.spec.set
     assert isinstance(schedule, LocalizedAcceleratedSgdSchedule)
-    w = project(np.zeros(plan.dimension), feasible)
+    w = feasible.project(np.zeros(plan.dimension))
     for phase in schedule.phases:
         gradient = mean_gradient(data, progress, phase.batch, phase.start, phase.stop)
         centre = w

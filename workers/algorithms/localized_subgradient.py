@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from service.planning.algorithms.localized_subgradient import LocalizedSubgradientSchedule
 from service.planning.plan import Plan
-from workers.arrays import length
+from service.planning.vectors import length
 from workers.data import Data
-from workers.kernels.projections import project
 from workers.optimizers.acceleration import mean_gradient
 from workers.progress import Progress
 
@@ -20,7 +19,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, spec = plan.schedule, plan.spec
     assert isinstance(schedule, LocalizedSubgradientSchedule)
     clip = data.settle_clip()
-    w = project(np.zeros(plan.dimension), spec.set)
+    w = spec.set.project(np.zeros(plan.dimension))
     for phase in schedule.phases:
         data.use(phase.lattice)
         gradient = mean_gradient(data, progress, phase.batch, phase.start, phase.stop)
@@ -30,7 +29,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         for t in range(phase.steps):
             w = w - eta * (gradient(w) - pull * centre)
             w = _near(centre, w / (1 + eta * (pull + spec.ridge)), phase.reach)
-            w = project(w, spec.set)  # no further from the centre, which is in the set
+            w = spec.set.project(w)  # no further from the centre, which is in the set
             if t >= kept:
                 mean += (w - mean) / (t - kept + 1)
         w = mean

@@ -6,10 +6,9 @@ from numpy.typing import NDArray
 from service.planning.algorithms.online_to_nonconvex import OnlineToNonconvexSchedule
 from service.planning.lattice import SumLattice
 from service.planning.plan import Plan
-from workers.arrays import length
+from service.planning.vectors import length
 from workers.data import Data, Estimate
 from workers.directions import ball, frame, start_of, uniforms
-from workers.kernels.projections import project
 from workers.progress import Progress
 from workers.randomness import Use
 
@@ -22,12 +21,12 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     path = uniforms(data.stream(Use.PATH, 0), schedule.steps)
     blocks = schedule.steps // schedule.block
     chosen = data.drawn(blocks) if schedule.output == "random" else blocks - 1
-    x = project(start_of(plan, data.stream(Use.PATH, 1)), plan.spec.set)
+    x = plan.spec.set.project(start_of(plan, data.stream(Use.PATH, 1)))
     move, total, mean = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
     z = before = x
     row = 0
     for t in range(schedule.steps):
-        place = project(x + move, plan.spec.set)
+        place = plan.spec.set.project(x + move)
         move = place - x  # no longer than it was, since x is in the set
         z, before = x + path[t] * move, z
         x = place

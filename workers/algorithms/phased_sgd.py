@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from service.planning.algorithms.phased_sgd import PhasedSgdSchedule, SgdPhase
 from service.planning.plan import Plan
-from workers.arrays import length
+from service.planning.vectors import length
 from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.trajectory import descend

@@ -15,8 +15,8 @@ from service.planning.algorithms.polyhedral_stochastic_frank_wolfe import (
 from service.planning.plan import Plan
 from service.planning.releases import Disjoint, Recursive
 from service.planning.shared.rounds import slope_bounds, step_size
+from service.planning.vertices import Corners, public_part
 from workers.data import Data
-from workers.optimizers.vertices import Corners, corners_of, public_part
 from workers.progress import Progress
 from workers.running import PLACES, Exact, nearest
 
@@ -60,11 +60,11 @@ class Scores:
     """The vertices' scores, from a running sum and the ridge's public part in the same units."""
 
     def __init__(self, plan: Plan, schedule: PolyhedralStochasticFrankWolfeSchedule) -> None:
-        self.corners: Corners = corners_of(plan, schedule.unit)
+        self.corners: Corners = plan.spec.set.corners(plan.dimension, schedule.unit)
         self.pairs = shape(plan.spec, plan.facts, schedule.unit)[0].pairs
         self._vertices: Exact | None = None
-        if plan.spec.set.kind == "polytope":
-            vertices = plan.spec.set.vertices
+        vertices = plan.spec.set.listed
+        if vertices is not None:
             self._vertices = np.array(fixed_point(vertices, schedule.unit), dtype=object)
             self._relative = (np.array(vertices) - np.array(vertices[0])) / schedule.unit
 

@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 from service.planning.algorithms.proximally_guided_mirror_descent import (
     ProximallyGuidedMirrorDescentSchedule,
 )
-from service.planning.losses import set_radius
 from service.planning.plan import Plan
-from workers.arrays import length
+from service.planning.vectors import length
 from workers.data import Data
 from workers.directions import gaussians
 from workers.kernels.mirror import mirror_gradient, nearest
-from workers.kernels.projections import project
 from workers.progress import Progress
 from workers.randomness import Use
 
@@ -41,9 +39,9 @@ def _start(plan: Plan, schedule: ProximallyGuidedMirrorDescentSchedule, data: Da
     w: Floats = np.zeros(plan.dimension)
     if schedule.start == "random":
         normals = gaussians(data.stream(Use.DIRECTIONS, 0), w.size)
-        radius = set_radius(plan.spec.set, w.size)
+        radius = plan.spec.set.l2_radius(w.size)
         w = normals * ((radius / 2 if isfinite(radius) else 1.0) / length(normals))
-    return project(w, plan.spec.set)
+    return plan.spec.set.project(w)
 
 
 def _round(

@@ -12,9 +12,8 @@ from service.planning.algorithms.stationarity_certificate import (
     noise_norm,
 )
 from service.planning.lattice import SumLattice
-from service.planning.losses import set_radius
 from service.planning.plan import Plan
-from workers.arrays import length
+from service.planning.vectors import length
 from workers.data import Data
 from workers.directions import ball
 from workers.measures import measures
@@ -45,7 +44,7 @@ def certificate_of(plan: Plan, w: Floats, gradient: Floats) -> dict[str, Any]:
     assert of is not None
     sums = plan.facts.rows * schedule.points
     noise = noise_norm(lattice, w.size) / sums
-    farthest = length(w) + set_radius(plan.spec.set, w.size)
+    farthest = length(w) + plan.spec.set.l2_radius(w.size)
     return {
         "of": of.job,
         "model_digest": of.digest,

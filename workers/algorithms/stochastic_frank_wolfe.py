@@ -9,7 +9,7 @@ from service.planning.algorithms.stochastic_frank_wolfe import (
 )
 from service.planning.plan import Plan
 from service.planning.shared.rounds import slope_bound, step_size
-from workers.arrays import length, norm
+from service.planning.vectors import length, norm
 from workers.data import Data
 from workers.progress import Progress
 
@@ -19,7 +19,6 @@ Floats = NDArray[np.float64]
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, feasible = plan.schedule, plan.spec.set
     assert isinstance(schedule, StochasticFrankWolfeSchedule)
-    assert feasible.kind in ("lp_ball", "l2_ball")
     p = exponent(feasible)
     w = output = np.zeros(plan.dimension)
     drawn = data.drawn(schedule.rounds[-1].steps)
@@ -30,7 +29,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
             bound = slope_bound(schedule.lipschitz, _change(plan, schedule, w - before, p), a)
             noisy = data.noisy_change(w, before, 1 - a, bound, rows.start, rows.stop)
             mean = (1 - a) * mean + noisy / len(rows)
-            v = lowest(mean + plan.spec.ridge * w, p, feasible.radius)
+            v = feasible.lowest(mean + plan.spec.ridge * w)
             before, w = w, w + a * (v - w)
             output = w if t == drawn else output  # that of the last round stays
             progress.step()

@@ -10,16 +10,10 @@ and how many rows it is given: a job that is run again elsewhere has the same su
 import numpy as np
 from numba import njit
 
-from workers.kernels.losses import MARGIN, RESIDUAL, derivative64, value64
+from workers.kernels.losses import value_at
 from workers.kernels.vectors import TINY, integers, norm
 
 _WIDE, _DEEP = 256, 64  # of a tile
-
-
-@njit(cache=True, inline="always", error_model="numpy")
-def _value(loss, m, y):
-    by_slope = loss.code in (MARGIN, RESIDUAL)
-    return value64(loss, m, y, derivative64(loss, m, y) if by_slope else 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -92,7 +86,7 @@ def network_values(out, hidden, outer, y, loss):
         for i in range(out.size):
             out[i] += outer[h] * (hidden[h, i] if hidden[h, i] > 0.0 else 0.0)
     for i in range(out.size):
-        out[i] = _value(loss, out[i], y[i])
+        out[i] = value_at(loss, out[i], y[i])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -103,7 +97,7 @@ def central_differences(moves, margins, y, loss, factor):
         m, label = margins[i], y[i]
         for j in range(moves.shape[1]):
             move = moves[i, j]
-            change = _value(loss, m + move, label) - _value(loss, m - move, label)
+            change = value_at(loss, m + move, label) - value_at(loss, m - move, label)
             moves[i, j] = factor * change
 
 
@@ -114,8 +108,8 @@ def changes_of_differences(moves, margins, before, y, loss, factor):
         m, there, label = margins[i], before[i], y[i]
         for j in range(moves.shape[1]):
             move = moves[i, j]
-            change = _value(loss, m + move, label) - _value(loss, m - move, label)
-            change -= _value(loss, there + move, label) - _value(loss, there - move, label)
+            change = value_at(loss, m + move, label) - value_at(loss, m - move, label)
+            change -= value_at(loss, there + move, label) - value_at(loss, there - move, label)
             moves[i, j] = factor * change
 
 

@@ -17,15 +17,14 @@ import numpy as np
 from numba import njit
 
 from workers.kernels.losses import (
-    BALL_RAMP,
-    LOGISTIC,
-    SIGMOID,
-    averaged,
+    averaged32,
+    averaged64,
     bent32,
-    derivative32,
     derivative64,
-    logistic32,
+    exponential32,
+    straight32,
 )
+from workers.kernels.shapes import AVERAGED32, AVERAGED64, BENT, EXPONENTIAL
 from workers.kernels.simd import (
     BLOCK,
     FLOAT_LANES,
@@ -60,23 +59,28 @@ def _quantise(margins, y, margin_step, loss, scale, bound, q):
     """q = the derivatives times `scale`, to the nearest integer, within [-bound, bound].
 
     A NaN counts as zero, and only values within the bound are ever converted; the clamp of integers is
-    what the guarantee rests on. The logistic loss has a loop of its own, and so have those that are
-    not convex: without other losses in it the compiler writes vector code for the exponential.
+    what the guarantee rests on. Losses share a loop with their like: see shapes.py.
     """
-    if loss.code == LOGISTIC:
+    code, line = loss.code, loss.line
+    if loss.loop == EXPONENTIAL:
         for i in range(q.size):
-            q[i] = _units(logistic32(_f(_f(margins[i]) * margin_step), y[i]), scale, bound)
-    elif loss.code >= BALL_RAMP:
-        for i in range(q.size):
-            slope = _f(averaged(loss, np.float64(_f(margins[i]) * margin_step), np.float64(y[i])))
+            slope = exponential32(code, line, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
-    elif loss.code >= SIGMOID:
+    elif loss.loop == AVERAGED64:
         for i in range(q.size):
-            slope = bent32(loss, _f(_f(margins[i]) * margin_step), y[i])
+            slope = _f(averaged64(loss, np.float64(_f(margins[i]) * margin_step), np.float64(y[i])))
+            q[i] = _units(slope, scale, bound)
+    elif loss.loop == AVERAGED32:
+        for i in range(q.size):
+            slope = averaged32(code, loss, _f(_f(margins[i]) * margin_step), y[i])
+            q[i] = _units(slope, scale, bound)
+    elif loss.loop == BENT:
+        for i in range(q.size):
+            slope = bent32(code, line, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
     else:
         for i in range(q.size):
-            slope = derivative32(loss, _f(_f(margins[i]) * margin_step), y[i])
+            slope = straight32(code, line, _f(_f(margins[i]) * margin_step), y[i])
             q[i] = _units(slope, scale, bound)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from service.planning.shared.minimiser import GROUP
-from workers.kernels.losses import RESIDUAL, derivative64, value64
+from workers.kernels.losses import derivative64, value64
 from workers.kernels.simd import FLOAT_LANES, TOGETHER, float_margins4
 
 
@@ -143,7 +143,7 @@ def robust_sum(x, y, weights, loss, bound, shift, corner):
     rows, columns = x.shape
     total, group = np.zeros(columns + 1), np.zeros(columns + 1)
     slopes = np.empty(GROUP)
-    regresses = loss.code == RESIDUAL
+    regresses = loss.residual
     for first in range(0, rows, GROUP):
         count = min(GROUP, rows - first)
         margins(x, first, count, weights, slopes)

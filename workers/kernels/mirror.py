@@ -17,9 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from service.planning.spec import FeasibleSet
-from workers.arrays import length
-from workers.kernels.projections import project
+from service.planning.feasible import BaseSet
+from service.planning.vectors import length
 
 Floats = NDArray[np.float64]
 _HALVINGS = 60
@@ -36,21 +35,18 @@ def mirror_gradient(u: Floats, p: float) -> Floats:
 
 
 def nearest(
-    dual: Floats, centre: Floats, feasible: FeasibleSet, p: float, reach: float | None
+    dual: Floats, centre: Floats, feasible: BaseSet, p: float, reach: float | None
 ) -> Floats:
     """The minimiser of h(w) - <dual, w> over the set, within `reach` of the centre where p = 2."""
     if p == 2:
         size = length(dual)
         short = reach is None or size <= reach
-        return project(centre + (dual if short else dual * (reach / size)), feasible)
+        return feasible.project(centre + (dual if short else dual * (reach / size)))
     w = centre + mirror_gradient(dual, p / (p - 1))
-    if feasible.kind == "l1_ball":
-        if float(np.abs(w).sum()) <= feasible.radius:
-            return w
-        return _constrained(dual, centre, feasible.radius, p, False)
-    if feasible.kind == "simplex":
-        return _constrained(dual, centre, feasible.total, p, True)
-    return w
+    size, positive = feasible.l1_norm, feasible.nonnegative
+    if size is None or (not positive and float(np.abs(w).sum()) <= size):
+        return w
+    return _constrained(dual, centre, size, p, positive)
 
 
 @njit(cache=True)

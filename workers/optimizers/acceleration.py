@@ -5,10 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.sets import FeasibleSet
 from service.planning.shared.acceleration import Stage
-from service.planning.spec import FeasibleSet
 from workers.data import Data
-from workers.kernels.projections import project
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
@@ -47,6 +46,6 @@ def ac_sa(
         a = 2 / (t + 1)
         c = 2 * (2 * smoothness + stage.damping) / (t * (t + 1)) + mu * (t - 1) / (t + 1)
         g = gradient((1 - a) * mean + a * w)
-        w = project((c * w + a * (pull * centre - g)) / (c + a * mu), feasible)
+        w = feasible.project((c * w + a * (pull * centre - g)) / (c + a * mu))
         mean = (1 - a) * mean + a * w
     return mean

@@ -37,8 +37,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
-from service.planning.losses import problem
 from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.problem import problem
 from service.planning.shared.acceleration import STEPS, Smoother, Stage, staged, start_distance
 from service.planning.shared.clip import clip_bound
 from service.planning.shared.subsampling import (

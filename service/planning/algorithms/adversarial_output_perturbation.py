@@ -52,8 +52,9 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, rounded
 from service.planning.lattice import Target, target
-from service.planning.losses import Problem, Scalar, problem, scalar
+from service.planning.loss import Scalar
 from service.planning.needs import BALL_OR_ALL, Needs
+from service.planning.problem import Problem, problem
 from service.planning.shared import minimiser
 from service.planning.shared.minimiser import Objective, U
 from service.planning.shared.point import (
@@ -103,7 +104,7 @@ class _Robust:
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    p, goal, shape = problem(spec, facts), target(spec, facts), scalar(spec.loss)
+    p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
     X2 = p.X2
     require_scale(NAME, p.W, X2, spec.ridge)
     require_lipschitz(NAME, p)
@@ -142,19 +143,17 @@ def _bounded(
     spec: JobSpec, goal: Target, p: Problem, shape: Scalar, parameters: Parameters
 ) -> _Robust:
     n, d, X2, r = p.n, p.d, p.X2, parameters.perturbation
-    if spec.loss.kind == "pinball":
+    even = spec.loss.even
+    if not even and not spec.loss.one_sided:
         raise PlanRefused(
-            f"{NAME} takes losses that fall with the margin or are even in the residual, and pinball "
-            "is neither; use absolute or huber."
+            f"{NAME} takes losses that fall with the margin or are even in the residual, and "
+            f"{spec.loss.kind} is neither; use absolute or huber."
         )
-    even = shape.shape == "residual"
     K = sqrt(d) if parameters.norm == "linf" else 1.0
     corner_max = 1 / (1 + r * K**2)  # then all corners together add at most 1 to a residual
     L0 = p.lipschitz
-    if spec.loss.kind == "squared":
-        L0 = p.W * X2 + 1 + r * K * p.W + 1
-    if spec.loss.kind == "huber":
-        L0 = spec.loss.threshold
+    if even:
+        L0 = shape.high if isfinite(shape.high) else p.W * X2 + 1 + r * K * p.W + 1
     size = X2 + r * K
     L = L0 * size
     k = noise_per_sensitivity(goal, d)
@@ -210,7 +209,7 @@ def _penalised(
             f"parameters.penalty to at least {least * (1 + 1e-6):.7g}, or use a smaller set."
         )
     L0 = p.lipschitz
-    if shape.shape == "residual":
+    if shape.argument == "residual":
         L0 = min(max(-shape.low, shape.high), 4 / 3 * c * (W * X2 + 1))
     X = X2 + L0 * W / penalty
     L = L0 * X

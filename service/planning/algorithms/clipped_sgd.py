@@ -33,8 +33,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
-from service.planning.losses import problem
 from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.heavy_tails import (
     RIDGE_MIN,

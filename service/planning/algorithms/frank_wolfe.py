@@ -50,8 +50,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, Prediction, Schedule, rounded
 from service.planning.lattice import Target, calibrate_choice, target
-from service.planning.losses import problem, scalar
 from service.planning.needs import WITH_VERTICES, Needs
+from service.planning.problem import problem
 from service.planning.releases import Repeat
 from service.planning.shared import vertices
 from service.planning.spec import Facts, JobSpec
@@ -78,7 +78,7 @@ class Parameters(BaseModel):
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    shape = scalar(spec.loss)
+    shape = spec.loss.scalar()
     p, goal = problem(spec, facts), target(spec, facts)
     n, feature_step = p.n, facts.feature_step or 0.0
     s = vertices.scores(spec, facts)

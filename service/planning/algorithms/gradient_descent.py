@@ -6,7 +6,7 @@ set's l2 radius (10 stands in for it in the schedule where the set is all of R^d
 **Schedule.** KLL algorithm 2: T times, release the sum of B records' clipped gradients plus noise,
 then w <- P(w - eta (g/B + ridge w)) with eta = 1/(beta + ridge). By default B = n: nothing is drawn.
 The output is the mean of the last half of the iterates ("some function of the iterates"). T balances
-the smooth-descent error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta) unless it is set:
+the descent error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta) unless it is set:
 T = beta W n sqrt(rho/(2 d))/L, kept within [10, 500]. A loss with a corner is replaced by its Moreau
 envelope, whose bias L^2/(2 beta) equals the descent error at beta = L sqrt(T/2)/W; then
 T = rho n^2/(2 d), kept within the same bounds.
@@ -40,8 +40,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
-from service.planning.losses import Problem, problem
 from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.problem import Problem, problem
 from service.planning.shared.clip import clip_bound
 from service.planning.shared.subsampling import (
     Batches,
@@ -192,7 +192,7 @@ def _assembled(
 def _require_steps_that_stay(spec: JobSpec, step_size: float) -> None:
     """A step takes w to (1 - step_size ridge) w and something bounded: where that factor is below -1
     and no set holds w, it would soon leave the floats, and the job would fail after its charge."""
-    if spec.set.kind == "all" and step_size * spec.ridge > 2:
+    if not spec.set.bounded and step_size * spec.ridge > 2:
         raise PlanRefused(
             f"over all of R^d steps of {step_size:g} diverge with ridge {spec.ridge:g}; set "
             f"parameters.step_size to {1 / spec.ridge:g}, or use the set l2_ball."

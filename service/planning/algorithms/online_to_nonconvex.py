@@ -38,8 +38,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Ball, Draft, Prediction, Schedule, Smoothing, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
-from service.planning.losses import Problem, problem, scalar
 from service.planning.needs import BALL_OR_ALL, Needs
+from service.planning.problem import Problem, problem
 from service.planning.releases import Disjoint, Release, Repeat, Sequence
 from service.planning.shared.clip import clip_bound
 from service.planning.shared.prefixes import Mechanism, burden, calibrate_prefixes
@@ -50,7 +50,6 @@ STEPS_MAX = 2**13  # of one pass, by default
 PASSES_MAX = 2**9
 DIRECTIONS_MAX = 128  # by default
 TOLERANCE = 0.05  # a bound this much larger is as good, if it takes fewer steps
-ONE_SIDED = ("logistic", "margin", "sigmoid", "savage", "ramp")  # slopes of one sign, given a label
 
 
 Oracle = Literal["first-order", "zero-order", "first-order-multi-pass", "zero-order-multi-pass"]
@@ -160,7 +159,6 @@ class Layout:
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    slope = scalar(spec.loss)
     network, passes = spec.model.kind != "linear", parameters.oracle.endswith("multi-pass")
     zero_order = parameters.oracle.startswith("zero")
     clip, alpha = clip_bound(parameters, p, facts), parameters.radius or 1 / p.X2
@@ -169,7 +167,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     if not network and not zero_order:
         directions = 1
     wider = sqrt(max(1.0, d / directions)) if zero_order else 1.0
-    swing = L if slope.shape in ONE_SIDED else 2 * L
+    swing = L if spec.loss.one_sided else 2 * L
     turn = 2 * swing * (sqrt(d) / 2 if zero_order else sqrt((d + 2) / (2 * pi))) / alpha
     if network:
         turn = 2 * L * (1 + p.X2**2)

@@ -41,8 +41,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, rounded
 from service.planning.lattice import target
-from service.planning.losses import problem, scalar
 from service.planning.needs import BALL_OR_ALL, Needs
+from service.planning.problem import problem
 from service.planning.shared import minimiser
 from service.planning.shared.minimiser import Objective, Solution
 from service.planning.shared.point import (
@@ -65,7 +65,7 @@ class Parameters(minimiser.Passes):
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    p, goal, shape = problem(spec, facts), target(spec, facts), scalar(spec.loss)
+    p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
     X2 = p.X2
     require_scale(NAME, p.W, X2, spec.ridge)
     require_lipschitz(NAME, p)

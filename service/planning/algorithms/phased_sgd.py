@@ -38,8 +38,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, Part, Prediction, Schedule, rounded
 from service.planning.lattice import Target, calibrate_point, target
-from service.planning.losses import problem, scalar
 from service.planning.needs import BALL_OR_ALL, Needs
+from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.minimiser import U
 from service.planning.shared.point import (
@@ -90,7 +90,7 @@ class Parameters(BaseModel):
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    p, goal, shape = problem(spec, facts), target(spec, facts), scalar(spec.loss)
+    p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
     X2 = p.X2
     require_lipschitz(NAME, p)
     n, d, L0, L = p.n, p.d, p.lipschitz, p.G

@@ -39,8 +39,8 @@ from service.planning.algorithm import Algorithm
 from service.planning.conversion import UNITS, best_order
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import DERIVATIVE_UNITS, SCALE_MAX, ScoreLattice, Target, target
-from service.planning.losses import Problem, problem, scalar
 from service.planning.needs import WITH_VERTICES, Needs
+from service.planning.problem import Problem, problem
 from service.planning.releases import Disjoint, Recursive
 from service.planning.shared import vertices
 from service.planning.shared.rounds import (
@@ -54,6 +54,7 @@ from service.planning.shared.rounds import (
     step_size,
 )
 from service.planning.spec import Facts, JobSpec
+from service.planning.vertices import Vertices, largest_pair
 
 NAME = "polyhedral-stochastic-frank-wolfe"
 ONE = Recursive.KEPT_ONE
@@ -61,8 +62,6 @@ SLACK = 3
 VERTEX_BITS = 32  # binary places of a vertex given by its entries
 _COARSER = 8  # than the units of vertices.py, for scores that stay within int64
 _SCORE_MAX = 2**62
-
-Vertices = tuple[tuple[float, ...], ...]
 
 
 class ChoiceRound(Round):
@@ -111,7 +110,7 @@ class Shape(NamedTuple):
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    loss = scalar(spec.loss)
+    loss = spec.loss.scalar()
     p, goal = problem(spec, facts), target(spec, facts)
     require_slope_bound(NAME, spec, p)
     s, margin = shape(spec, facts)
@@ -226,13 +225,13 @@ def _gap(
 def shape(spec: JobSpec, facts: Facts, unit: float | None = None) -> tuple[Shape, float]:
     """The polytope's shape, in `unit` or in one that suits it, and the largest margin over it."""
     s, feature = vertices.scores(spec, facts), facts.feature_step or 0.0
-    if spec.set.kind != "polytope":
+    if spec.set.listed is None:
         pairs = int(s.pairs)
         return Shape(s.candidates, s.unit, pairs, pairs * s.unit * feature), s.margin
     unit = unit or s.unit * _COARSER
-    fixed = fixed_point(spec.set.vertices, unit)
+    fixed = fixed_point(spec.set.listed, unit)
     reach = partial(_reach, facts.linf_units or 0, facts.l2_units or 0)
-    fine = vertices.largest_pair(fixed, reach)
+    fine = largest_pair(fixed, reach)
     pairs = -(-fine // 2**VERTEX_BITS)
     return Shape(s.candidates, unit, pairs, pairs * unit * feature), s.margin
 

@@ -37,8 +37,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
-from service.planning.losses import problem
-from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
+from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.acceleration import start_distance
 from service.planning.shared.heavy_tails import (
@@ -76,13 +76,9 @@ class Parameters(OnePass):
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     h = spec.regulariser
-    if h.kind == "group_lasso" and sum(h.groups) != facts.columns - 1:
-        raise PlanRefused(
-            f"the groups hold {sum(h.groups)} features and this dataset has {facts.columns - 1} "
-            f"besides the intercept; give sizes that add up to {facts.columns - 1}, in their order."
-        )
+    h.require_columns(facts.columns)
     p, goal = problem(spec, facts), target(spec, facts)
-    smooth = spec.ridge + (h.l2 if h.kind == "elastic_net" else 0.0)
+    smooth = spec.ridge + h.square
     mu = smooth + (parameters.growth or 0.0)
     if mu < RIDGE_MIN and parameters.steps is None:
         raise PlanRefused(
@@ -140,11 +136,7 @@ ALGORITHM = Algorithm(
     needs=Needs(
         sets=WITH_A_PROJECTION,
         smooth=True,
-        regularisers={
-            "l1": ("l2_ball", "all", "box"),
-            "elastic_net": ("l2_ball", "all", "box"),
-            "group_lasso": ("l2_ball", "all"),
-        },
+        regularisers=WITH_THEIR_SETS,
     ),
     parameters=Parameters,
     schedule=ProximalSgdSchedule,

@@ -36,8 +36,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
-from service.planning.losses import Problem, problem
 from service.planning.needs import Needs
+from service.planning.problem import Problem, problem
 from service.planning.releases import Disjoint, Repeat
 from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, JobSpec, StepsAndClip
@@ -110,7 +110,7 @@ class Geometry:
 def geometry(spec: JobSpec, facts: Facts, p: Problem, bound: float) -> Geometry:
     norm, X = 2.0, p.X2 if p.rowwise else 1.0
     spread = float(p.d)
-    if spec.set.kind in ("l1_ball", "simplex") and p.d > 2:
+    if spec.set.l1_norm is not None and p.d > 2:
         norm = min(2.0, 1 + 1 / log(p.d))
         q = norm / (norm - 1)
         X = X if facts.linf is None or not p.rowwise else min(X, facts.linf * p.d ** (1 / q))
@@ -173,7 +173,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     lipschitz = L + (spec.ridge * D / 2 if isfinite(p.W) or spec.ridge == 0 else inf)
     reach = 2 * lipschitz / pull if shape.norm == 2 else inf
     lattice = calibrate(goal, facts, p, bound, times=T)
-    start = parameters.start or ("random" if spec.loss.kind == "phase_retrieval" else "zero")
+    start = parameters.start or ("random" if spec.loss.flat_at_zero else "zero")
     return Draft(
         dimension=p.d,
         schedule=ProximallyGuidedMirrorDescentSchedule(

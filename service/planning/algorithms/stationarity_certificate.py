@@ -32,8 +32,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, calibrate, target
-from service.planning.losses import problem
 from service.planning.needs import ANY_SET, Needs
+from service.planning.problem import problem
 from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
@@ -84,10 +84,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             "parameters.points are drawn from a ball about the model; set parameters.radius above 0 "
             "too, or leave points out."
         )
-    if spec.set.kind == "polytope" and len(spec.set.vertices[0]) != d:
+    if spec.set.listed is not None and len(spec.set.listed[0]) != d:
         raise PlanRefused(
             f"every vertex needs {d} entries, one per weight of the model with the intercept first, "
-            f"and these have {len(spec.set.vertices[0])}."
+            f"and these have {len(spec.set.listed[0])}."
         )
     points = parameters.points or (POINTS_BY_DEFAULT if parameters.radius > 0 else 1)
     bound = clip_bound(StepsAndClip(clip=parameters.clip), p, facts)

@@ -42,9 +42,10 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
-from service.planning.losses import Problem, problem
 from service.planning.needs import Needs
+from service.planning.problem import Problem, problem
 from service.planning.releases import Disjoint
+from service.planning.sets import FeasibleSet
 from service.planning.shared.rounds import (
     ROUNDS_MAX,
     Round,
@@ -54,7 +55,7 @@ from service.planning.shared.rounds import (
     require_slope_bound,
     slope_bounds,
 )
-from service.planning.spec import Facts, FeasibleSet, JobSpec
+from service.planning.spec import Facts, JobSpec
 
 NAME = "stochastic-frank-wolfe"
 
@@ -121,7 +122,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
 
 def exponent(feasible: FeasibleSet) -> float:
     """p of the set's norm."""
-    return feasible.p if feasible.kind == "lp_ball" else 2.0
+    return feasible.norm_exponent or 2.0
 
 
 def row_norm(facts: Facts, p: float) -> float:

@@ -35,8 +35,8 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, rounded
 from service.planning.lattice import target
-from service.planning.losses import Scalar, problem, scalar
 from service.planning.needs import BALL_OR_ALL, Needs
+from service.planning.problem import problem
 from service.planning.shared import minimiser
 from service.planning.shared.minimiser import Objective, U
 from service.planning.shared.point import (
@@ -59,14 +59,14 @@ class Parameters(minimiser.Passes):
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    p, goal, shape = problem(spec, facts), target(spec, facts), scalar(spec.loss)
+    p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
     X2 = p.X2
     require_scale(NAME, p.W, X2, spec.ridge)
     require_lipschitz(NAME, p)
     n, d, L0, L, tilt, steps = p.n, p.d, p.lipschitz, p.G, parameters.tilt, parameters.steps
 
     widest = p.W if spec.ridge == 0 else min(p.W, L / spec.ridge)
-    spread = loss_spread(shape, widest * X2 * (1 + 1e-9), L0)
+    spread = spec.loss.difference(widest * X2 * (1 + 1e-9), L0)
     share = largest_share(tilt * spread, n)
     k = noise_per_sensitivity(goal, d)
     strong = spec.ridge or minimiser.ridge_for(L, p.beta + tilt * L**2, p.W, share, k)
@@ -117,16 +117,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         ),
         tilt=tilt,
     )
-
-
-def loss_spread(shape: Scalar, margin: float, L0: float) -> float:
-    """A bound on the difference of two records' losses at one w, with margins up to `margin`. That of
-    a loss's Moreau envelope is no larger."""
-    if shape.shape == "logistic":  # log(1 + e^m) - log(1 + e^-m) = m
-        return margin
-    if shape.shape == "margin":
-        return 1 + margin if margin > 1 else 2 * margin
-    return L0 * (1 + margin)
 
 
 def largest_share(exponent: float, n: int) -> float:

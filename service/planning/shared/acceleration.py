@@ -45,7 +45,7 @@ from math import isfinite, pi, sqrt
 from pydantic import Field, PositiveInt
 
 from service.planning.draft import Ball, Moreau, Part, Smoothing, rounded
-from service.planning.losses import Problem, scalar
+from service.planning.problem import Problem
 from service.planning.spec import Facts, JobSpec
 
 STEPS = tuple(2**k for k in range(15))
@@ -79,10 +79,9 @@ class Smoother:
     def of(cls, p: Problem, spec: JobSpec, facts: Facts) -> "Smoother":
         if p.is_smooth:
             return cls(p.beta, 0.0, None)
-        if spec.loss.kind == "geometric_median":
+        if not spec.loss.margin:
             return cls(None, p.G**2 / 2, None)
-        slope = scalar(spec.loss)
-        jump = p.X2 * (slope.high - slope.low if slope.shape == "residual" else 1.0)
+        jump = p.X2 * spec.loss.scalar().jump
         return cls(None, jump**2 / (2 * pi), jump * sqrt((facts.columns + 2) / (2 * pi)))
 
     def bias(self, beta: float) -> float:

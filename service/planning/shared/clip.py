@@ -3,7 +3,7 @@
 from math import inf, isfinite
 
 from service.errors import PlanRefused
-from service.planning.losses import Problem
+from service.planning.problem import Problem
 from service.planning.spec import Facts, StepsAndClip
 
 

@@ -47,7 +47,7 @@ from service.errors import PlanRefused
 from service.planning.conversion import UNITS, best_order
 from service.planning.draft import PrivateClip
 from service.planning.lattice import Target, choice_scale
-from service.planning.losses import Problem
+from service.planning.problem import Problem
 from service.planning.releases import Release, Sequence
 from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, StepsAndClip

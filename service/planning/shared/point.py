@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from service.errors import PlanRefused
 from service.planning.draft import Draft, Moreau, Part, Prediction, Schedule, rounded
 from service.planning.lattice import Target, calibrate_point
-from service.planning.losses import Problem
+from service.planning.problem import Problem
 from service.planning.shared.minimiser import Objective, Solution, Solver, U, too_coarse
 
 RIDGE_MIN = 1e-9

@@ -36,7 +36,7 @@ from service.planning.lattice import (
     row_units_of,
     sum_lattice,
 )
-from service.planning.losses import Problem
+from service.planning.problem import Problem
 from service.planning.releases import Leaf, Prefixes
 from service.planning.spec import Facts
 

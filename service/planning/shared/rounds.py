@@ -29,7 +29,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning.draft import Part
-from service.planning.losses import Problem
+from service.planning.problem import Problem
 from service.planning.spec import JobSpec
 
 ROUNDS_MAX = 11  # 1024 steps in the last

@@ -27,8 +27,8 @@ from service.planning.lattice import (
     calibrate,
     sum_lattice,
 )
-from service.planning.losses import Problem
 from service.planning.price import AccountTerms, price_units
+from service.planning.problem import Problem
 from service.planning.releases import (
     Gaussian,
     Pure,

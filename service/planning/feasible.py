@@ -1,0 +1,58 @@
+"""What every feasible set tells of itself. Its operations act on released weights: post-processing."""
+
+from typing import ClassVar
+
+from service.planning.kinds import Kind
+from service.planning.vectors import Floats
+from service.planning.vertices import Corners, RowBounds, Scores, Vertices
+
+
+class BaseSet(Kind):
+    """A feasible set, convex and closed."""
+
+    bounded: ClassVar[bool] = True
+    has_projection: ClassVar[bool] = True  # in closed form
+    has_vertices: ClassVar[bool] = False  # few enough to choose one of them
+    nonnegative: ClassVar[bool] = False  # it has no w with an entry below 0
+    radial: ClassVar[bool] = False  # the projection keeps w's direction
+    separable: ClassVar[bool] = False  # the projection acts on every weight by itself
+
+    @property
+    def norm_exponent(self) -> float | None:
+        """p, where the set is a ball of ||w||_p with 1 < p <= 2."""
+        return None
+
+    @property
+    def l1_norm(self) -> float | None:
+        """The largest ||w||_1, where that (and the sign of entries) is all that the set asks for."""
+        return None
+
+    def l2_radius(self, d: int) -> float:
+        """The largest ||w||_2 of d weights."""
+        raise NotImplementedError
+
+    def project(self, w: Floats) -> Floats:
+        """The nearest point."""
+        raise TypeError(f"{self.kind} has no projection in closed form")
+
+    def least(self, gradient: Floats) -> float:
+        """min <gradient, v>."""
+        raise NotImplementedError
+
+    def lowest(self, gradient: Floats) -> Floats:
+        """The v of least <gradient, v>; 0 if all are alike."""
+        raise TypeError(f"{self.kind} is not a ball of ||w||_p, 1 < p <= 2")
+
+    @property
+    def listed(self) -> Vertices | None:
+        """The vertices, where they are given by their entries."""
+        return None
+
+    def scores(self, bounds: RowBounds, unit: float | None = None) -> Scores:
+        """How the vertices' scores, sums of slope times <vertex, row>, depend on one record. Vertices
+        that are given by their entries count in `unit`, or in one that suits them."""
+        raise TypeError(f"{self.kind} has no list of vertices")
+
+    def corners(self, d: int, unit: float) -> Corners:
+        """Its vertices, in units of `unit`."""
+        raise TypeError(f"{self.kind} has no list of vertices")

@@ -1,0 +1,17 @@
+"""Slope -y for y m < 1, and 0 beyond: a corner."""
+
+from typing import Literal
+
+from service.planning.loss import SHARP, Classifier, Scalar
+
+
+class Hinge(Classifier):
+    """max(0, 1 - y <w, x>), for a binary label."""
+
+    kind: Literal["hinge"] = "hinge"
+
+    def scalar(self) -> Scalar:
+        return Scalar("margin", SHARP, straight=True)
+
+    def difference(self, margin: float, lipschitz: float) -> float:
+        return 1 + margin if margin > 1 else 2 * margin

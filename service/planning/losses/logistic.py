@@ -1,0 +1,17 @@
+"""Slope -y/(1 + exp(y m)): |slope| <= 1, curvature s (1 - s) <= 1/4 for s = 1/(1 + exp(y m))."""
+
+from typing import Literal
+
+from service.planning.loss import Classifier, Scalar
+
+
+class Logistic(Classifier):
+    """log(1 + exp(-y <w, x>)), for a binary label."""
+
+    kind: Literal["logistic"] = "logistic"
+
+    def scalar(self) -> Scalar:
+        return Scalar("margin", 0.25)
+
+    def difference(self, margin: float, lipschitz: float) -> float:
+        return margin  # log(1 + e^m) - log(1 + e^-m) = m

@@ -1,0 +1,138 @@
+"""Losses, sets and regularisers: one list each, and all else is derived from it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+import service.planning
+import workers.losses
+from service.errors import PlanRefused
+from service.planning.catalog import plan
+from service.planning.loss import ALL_LABELS
+from service.planning.losses import LOSSES, Loss, fitting
+from service.planning.problem import problem
+from service.planning.regularisers import REGULARISERS, Regulariser
+from service.planning.sets import SETS, FeasibleSet
+from service.planning.spec import Facts
+from tests.planning.cases import facts, spec
+
+ROOM = Path(service.planning.__file__).parent
+LISTS = {
+    "losses": (LOSSES, Loss),
+    "sets": (SETS, FeasibleSet),
+    "regularisers": (REGULARISERS, Regulariser),
+}
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("folder", LISTS)
+def test_the_list_names_every_file_of_its_folder_and_no_other(folder):
+    kinds, _ = LISTS[folder]
+    assert sorted(kind.name() for kind in kinds) == files(ROOM / folder)
+    for kind in kinds:
+        assert kind.__module__ == f"service.planning.{folder}.{kind.name()}"
+
+
+def test_every_loss_has_a_kernel_of_its_name_and_no_other_has():
+    assert files(Path(workers.losses.__file__).parent) == sorted(loss.name() for loss in LOSSES)
+
+
+@pytest.mark.parametrize("folder", LISTS)
+def test_a_job_may_name_what_is_listed_and_nothing_else(folder):
+    kinds, annotated = LISTS[folder]
+    adapter = TypeAdapter(annotated)
+    names = {
+        option["properties"]["kind"]["const"] for option in adapter.json_schema()["$defs"].values()
+    }
+    assert names == {kind.name() for kind in kinds}
+    with pytest.raises(ValidationError):
+        adapter.validate_python({"kind": "base"})
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name())
+@pytest.mark.parametrize("label", sorted(ALL_LABELS))
+def test_a_loss_is_taken_with_the_labels_that_it_says_it_fits(loss, label):
+    about = facts().model_dump() | {
+        "label": label,
+        "classes": 3 if label == "categorical" else None,
+    }
+    about, job = Facts.model_validate(about), spec("gradient-descent", loss=loss().model_dump())
+    if label in loss.labels:
+        assert problem(job, about).n == about.rows
+        assert loss.name() in fitting(label)
+    else:
+        with pytest.raises(PlanRefused, match="these do: " + ", ".join(fitting(label))):
+            problem(job, about)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name())
+def test_what_a_loss_says_of_itself_is_what_a_problem_says_of_it(loss):
+    about = facts()
+    if "binary" not in loss.labels:
+        about = Facts.model_validate(about.model_dump() | {"label": "categorical", "classes": 3})
+    found = problem(spec("gradient-descent", loss=loss().model_dump()), about)
+    assert loss().smooth == found.is_smooth
+    assert loss().convex == (found.weak == 0)
+    assert loss().weakly_convex == np.isfinite(found.weak)
+    if not loss.margin:
+        with pytest.raises(TypeError, match="not a loss of one margin"):
+            loss().scalar()
+
+
+EXAMPLES = {"polytope": {"vertices": [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [-1.0, 2.0, 0.5]]}}
+FEASIBLE = [kind(**EXAMPLES.get(kind.name(), {})) for kind in SETS]
+FAR = np.random.default_rng(1).normal(size=(20, 3)) * 30
+each_set = pytest.mark.parametrize("feasible", FEASIBLE, ids=lambda feasible: feasible.kind)
+
+
+@each_set
+def test_a_set_projects_as_it_says(feasible):
+    assert np.isfinite(feasible.l2_radius(3)) == feasible.bounded
+    if not feasible.has_projection:
+        with pytest.raises(TypeError, match="no projection"):
+            feasible.project(FAR[0])
+        return
+    for z in FAR:
+        w = feasible.project(z)
+        assert np.linalg.norm(w) <= feasible.l2_radius(3) * (1 + 1e-12)
+        assert feasible.project(w) == pytest.approx(w, abs=1e-12)
+        assert z @ w >= feasible.least(z) - 1e-9
+        assert not feasible.radial or np.cross(w, z) == pytest.approx(np.zeros(3), abs=1e-9)
+        assert not feasible.separable or w[:1] == pytest.approx(feasible.project(z[:1]))
+        assert not feasible.nonnegative or w.min() >= 0
+        assert np.abs(w).sum() <= (feasible.l1_norm or np.inf) * (1 + 1e-12)
+
+
+@each_set
+def test_a_set_minimises_linear_functions_as_it_says(feasible):
+    if feasible.norm_exponent is None:
+        with pytest.raises(TypeError):
+            feasible.lowest(FAR[0])
+        return
+    for z in FAR:
+        assert z @ feasible.lowest(z) == pytest.approx(feasible.least(z))
+
+
+@each_set
+def test_a_set_has_the_vertices_that_it_says(feasible):
+    if not feasible.has_vertices:
+        with pytest.raises(TypeError, match="no list of vertices"):
+            feasible.corners(3, 1.0)
+        return
+    corners = feasible.corners(3, 1.0)
+    count = corners.scores(np.zeros(3), np.zeros(3, dtype=np.int64)).size
+    vertices = np.array([corners.vertex(i) for i in range(count)])
+    for z in FAR:
+        assert (vertices @ z).min() == pytest.approx(feasible.least(z))
+
+
+def test_a_regulariser_is_refused_over_a_set_that_does_not_suit_it():
+    lasso = {"kind": "group_lasso", "strength": 0.1, "groups": [1]}
+    job = spec("proximal-sgd", regulariser=lasso, set="box")
+    with pytest.raises(PlanRefused, match="it runs over: all, l2_ball"):
+        plan(job, facts())
