@@ -74,3 +74,6 @@ screenshots: ## pictures of every page of the dashboard into docs/screenshots
 
 openapi: ## write the OpenAPI document
 	@python3 tools/dev.py run -- python -m tools.openapi $(ARGS)
+
+docs: ## write the reference pages, and the code and counts of CONTRIBUTING.md
+	@python3 tools/dev.py run -- python -m tools.docs $(ARGS)

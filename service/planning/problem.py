@@ -21,7 +21,7 @@ def is_convex(spec: JobSpec) -> bool:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a planner needs to know of a job besides its privacy. Letters as in docs/algorithms.md."""
+    """What a planner needs to know of a job besides its privacy. Letters as in docs/notation.md."""
 
     n: int
     d: int  # weights: columns, times classes for softmax

@@ -1,17 +1,20 @@
-"""The formats in which owners may send their data: a file here and a line in FORMATS for each.
+"""The formats in which owners may send their data: a file here and a line in MODULES for each.
 
 What ingestion reads, what the API accepts, refuses and documents, and what the client and the command
 line guess from a file's name all follow from this list.
 """
 
+from importlib import import_module
 from pathlib import Path
 
-from service.datasets.formats import csv, npz
 from service.datasets.read import Format
 
-FORMATS: tuple[Format, ...] = (
-    csv.FORMAT,
-    npz.FORMAT,
+MODULES = (
+    "csv",
+    "npz",
+)
+FORMATS: tuple[Format, ...] = tuple(
+    import_module(f"{__name__}.{module}").FORMAT for module in MODULES
 )
 
 BY_NAME = {format_.name: format_ for format_ in FORMATS}

@@ -6,7 +6,7 @@ set's l2 radius (10 stands in for it in the schedule where the set is all of R^d
 **Schedule.** KLL algorithm 2: T times, release the sum of B records' clipped gradients plus noise,
 then w <- P(w - eta (g/B + ridge w)) with eta = 1/(beta + ridge). By default B = n: nothing is drawn.
 The output is the mean of the last half of the iterates ("some function of the iterates"). T balances
-the smooth-descent error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta) unless it is set:
+the descent error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta) unless it is set:
 T = beta W n sqrt(rho/(2 d))/L, kept within [10, 500]. A loss with a corner is replaced by its Moreau
 envelope, whose bias L^2/(2 beta) equals the descent error at beta = L sqrt(T/2)/W; then
 T = rho n^2/(2 d), kept within the same bounds.
