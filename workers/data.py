@@ -6,10 +6,11 @@ Every method that returns something of the rows returns what the gate let out.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from service.planning.lattice import POINT_UNITS_MAX, PointLattice, ScoreLattice, SumLattice
 from service.planning.plan import Plan
@@ -25,6 +26,18 @@ from workers.running import Exact, carry, nothing
 from workers.sums import CLIPS, Sums
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _guarded(method: Callable[Concatenate["Data", P], T]) -> Callable[Concatenate["Data", P], T]:
+    """A way out of the data: an exception on it shuts the gate."""
+
+    def way_out(data: "Data", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with data._gate.guard():
+            return method(data, *args, **kwargs)
+
+    way_out.__doc__ = method.__doc__
+    return way_out
 
 
 @dataclass(frozen=True)
@@ -52,9 +65,11 @@ class Data:
         self._plan, self._released = plan, released
         self._rows, self._gate = Rows(plan.facts, x, y), Gate(plan, randomness)
         self._clip = 1.0 if plan.private_clip is None else None
+        self._lattices = lattices_of(plan)
         self._prefixes: Root | Tree | None = None
-        self._period_start = 0
         self._running: Exact = nothing(plan.dimension)
+        self._series, self._number, self._hull = 0, 0, range(0)  # of the sums that are carried on
+        self._read = range(0)  # by blocks, since the last point
         if not isinstance(plan.lattice, PointLattice):
             self._sums = self._on(plan.lattice)
 
@@ -66,6 +81,7 @@ class Data:
 
     # --- Sums ---
 
+    @_guarded
     def settle_clip(self) -> float:
         """The clip in units of the lattice's: chosen here if the Plan says so, before any sum, and 1
         otherwise."""
@@ -82,13 +98,16 @@ class Data:
             )
             chosen = self._choice(ballot, asked.scale, range(self._rows.count))
             self._clip = float(CLIPS[chosen])
-            self.use(self._sum_lattice)
+            self.use(self._lattices[0])
         return self._clip or 1.0
 
+    @_guarded
     def use(self, lattice: SumLattice) -> None:
         """From here on sums are made on this lattice of the Plan, in units of the clip."""
         if self._clip is None:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
+        if lattice not in self._lattices:
+            raise WrongDataError("sums are made on the lattices of the Plan, and this is another")
         worth = {"clip": lattice.clip * self._clip, "step": lattice.step * self._clip}
         self._sums = self._on(lattice.model_copy(update=worth))
 
@@ -96,14 +115,16 @@ class Data:
         """The sum of the clipped gradients of rows [start, stop) at `weights`, plus noise."""
         return self.noisy_sum_at([weights], start, stop)
 
+    @_guarded
     def noisy_sum_at(self, points: Sequence[Floats], start: int, stop: int) -> Floats:
         """The same, added up over several points before the noise."""
-        rows, lattice = self._rows.within(start, stop), self._sum_lattice
+        rows, lattice, points = self._rows.within(start, stop), self._sum_lattice, list(points)
         if len(points) != lattice.points:
             raise WrongDataError(f"sums at {len(points)} points, and {lattice.points} were priced")
         exact = sum(self._sums.gradients(weights, rows) for weights in points)
         return self._vector(np.asarray(exact), lattice.step, rows)
 
+    @_guarded
     def noisy_batch(self, weights: Floats, batch: int, start: int, stop: int) -> Floats:
         """The same over `batch` rows drawn uniformly without replacement from [start, stop), fresh for
         this release and secret: their positions are known here and nowhere else."""
@@ -114,16 +135,18 @@ class Data:
         exact = self._sums.gradients(weights, positions)
         return self._vector(exact, lattice.step, rows, batch=batch)
 
+    @_guarded
     def noisy_change(
         self, now: Floats, before: Floats, keep: float, bound: float, start: int, stop: int
     ) -> Floats:
         """The sum over rows [start, stop) of gradients at `now` less `keep` times those at `before`,
         plus noise. `bound` may follow from earlier releases: the lattice's units are worth as much of
         it as they are of the Plan's clip, so its noise is in proportion."""
-        rows = self._rows.within(start, stop)
-        exact = self._sums.changes(now, before, keep, bound, rows)
-        return self._vector(exact, self._sums.change_step(bound), rows)
+        rows, sums = self._rows.within(start, stop), self._sums_of_vectors
+        exact = sums.changes(now, before, keep, bound, rows)
+        return self._vector(exact, sums.change_step(bound), rows)
 
+    @_guarded
     def noisy_gradient(self, estimate: Estimate, lattice: SumLattice) -> Floats:
         """The mean of the estimate over all rows, plus noise."""
         rows = range(self._rows.count)
@@ -132,7 +155,9 @@ class Data:
 
     def begin_prefixes(self, mechanism: Mechanism, length: int) -> None:
         self._prefixes = prefixes(mechanism, length, self._plan.dimension)
+        self._begin_series()
 
+    @_guarded
     def noisy_prefix(
         self, estimate: Estimate, lattice: SumLattice, start: int, stop: int
     ) -> Floats:
@@ -140,14 +165,14 @@ class Data:
         [start, stop): what the rows of the matrix that are due now, plus noise, say of it."""
         if self._prefixes is None:
             raise WrongDataError("prefix sums were not begun")
-        fresh = self._rows.within(start, stop)
+        fresh = self._carried_on(start, stop)
         self.use(lattice)
-        if estimate.before is None:
-            self._period_start = start
-        rows = range(self._period_start, stop)
         due = self._prefixes.due(self._estimated(estimate, fresh))
         step = lattice.step / len(fresh)
-        noisy = [self._vector(row, step, rows, prefix=Prefix(fresh, w)) for w, row in due]
+        noisy = [
+            self._vector(row, step, self._hull, prefix=Prefix(self._series, self._number, fresh, w))
+            for w, row in due
+        ]
         return self._prefixes.estimate(noisy)
 
     # --- Points ---
@@ -162,8 +187,11 @@ class Data:
     ) -> Iterator[T]:
         """What `work` makes of blocks of rows, without noise: for what leaves by `noisy_point`. Labels
         are kept within [-1, 1], beyond which a loss would be less smooth than was planned."""
-        return self._rows.blocks(work, size, rows, in_turn=in_turn, bounded_labels=True)
+        read = range(self._rows.count) if rows is None else self._rows.within(rows.start, rows.stop)
+        self._read = _hull(self._read, read)
+        return self._rows.blocks(work, size, read, in_turn=in_turn, bounded_labels=True)
 
+    @_guarded
     def noisy_point(self, point: Floats, sensitivity: float, start: int, stop: int) -> Floats:
         """A point computed from rows [start, stop), which a replaced record moves by at most
         `sensitivity` in l2, rounded to the lattice on which that was paid for, plus noise.
@@ -174,23 +202,38 @@ class Data:
         lattice = self._plan.lattice
         if not isinstance(lattice, PointLattice):
             raise WrongDataError("the Plan has no lattice for points")
+        rows, read, self._read = self._rows.within(start, stop), self._read, range(0)
+        if _hull(rows, read) != rows:
+            raise WrongDataError("a point depends on the rows that were read for it")
+        if sensitivity not in self._plan.schedule.sensitivities():
+            raise WrongDataError("the Plan has no point of this sensitivity")
         step = lattice.step(sensitivity, self._plan.dimension)
         units = np.clip(np.nan_to_num(point / step), -POINT_UNITS_MAX, POINT_UNITS_MAX)
-        return self._vector(np.rint(units).astype(np.int64), step, self._rows.within(start, stop))
+        return self._vector(np.rint(units).astype(np.int64), step, rows)
 
     # --- Choices ---
 
-    def choose(self, weights: Floats, scores: Callable[[Sum], Sum], sensitivity: int) -> int:
+    @_guarded
+    def choose(
+        self,
+        weights: Floats,
+        scores: Callable[[Sum], Sum],
+        sensitivity: int,
+        far_row: Callable[[int, int, int], Sum],
+    ) -> int:
         """A candidate chosen by its score, a function of the exact sum of all rows' gradients at
-        `weights`, of which no two move apart by more than `sensitivity`."""
+        `weights`, of which no two move apart by more than `sensitivity`. `far_row` has for any number
+        a row, within norms in l_inf and l2, that sets two scores far apart."""
         rows, lattice = range(self._rows.count), self._score_lattice
         exact = self._sums.gradients(weights, rows)
-        ballot = Ballot(exact, scores, scores, self._ends(lattice), sensitivity)
+        ballot = Ballot(exact, scores, scores, self._ends(lattice, far_row), sensitivity)
         return self._choice(ballot, lattice.scale, rows)
 
     def begin_running_sum(self) -> None:
         self._running = nothing(self._plan.dimension)
+        self._begin_series()
 
+    @_guarded
     def choose_by_running_sum(
         self,
         scores: Callable[[Exact], Sum],
@@ -199,27 +242,28 @@ class Data:
         kept: int,
         gain: int,
         pairs: int,
+        far_row: Callable[[int, int, int], Sum],
         slack: int,
         scale: int,
-        rows: range,
         fresh: range,
     ) -> int:
         """A candidate chosen by its score, a function of the running sum d = (kept d + gain h)/2^32
-        since it was begun at row rows.start; h is the sum over the rows `fresh` of gradients'
+        since it was begun; h is the sum over the rows `fresh` of gradients'
         changes (now, before, keep, bound). A unit in every entry of a row of features moves two
         scores apart by at most `pairs` units, and rounding does by `slack`."""
         lattice, one = self._score_lattice, Recursive.KEPT_ONE
-        exact = self._sums.changes(*change, self._rows.within(fresh.start, fresh.stop))
+        exact = self._sums.changes(*change, self._carried_on(fresh.start, fresh.stop))
         running = carry(self._running, exact, kept, gain)
         ballot = Ballot(
             exact=exact,
             scores=lambda _: scores(running),
             probe=lambda h: scores(carry(nothing(h.size), h, kept, gain)),
-            ends=self._ends(lattice),
+            ends=self._ends(lattice, far_row),
             sensitivity=-(-2 * lattice.derivative_units * pairs * gain // one),
             slack=slack,
         )
-        chosen = self._choice(ballot, scale, rows, Running(fresh, kept, slack))
+        how = Running(self._series, fresh, kept, slack)
+        chosen = self._choice(ballot, scale, self._hull, how)
         self._running = running
         return chosen
 
@@ -236,16 +280,32 @@ class Data:
 
     # ---
 
+    def _begin_series(self) -> None:
+        self._series, self._number = self._series + 1, 0
+
+    def _carried_on(self, start: int, stop: int) -> range:
+        """The rows of a sum that joins those of its series: behind all that any of them has read."""
+        fresh = self._rows.within(start, stop)
+        if start < self._hull.stop:
+            raise WrongDataError("a row enters one sum of those that are carried on")
+        self._number += 1
+        self._hull = fresh if self._number == 1 else range(self._hull.start, stop)
+        return fresh
+
     def _on(self, lattice: SumLattice | ScoreLattice) -> Sums:
         return Sums(self._plan, self._rows, lattice)
 
     @property
+    def _sums_of_vectors(self) -> Sums:
+        if not isinstance(self._plan.lattice, SumLattice):
+            raise WrongDataError("the Plan has no lattice for sums")
+        return self._sums
+
+    @property
     def _sum_lattice(self) -> SumLattice:
-        if isinstance(self._plan.lattice, SumLattice) and isinstance(
-            self._sums.lattice, SumLattice
-        ):
-            return self._sums.lattice
-        raise WrongDataError("the Plan has no lattice for sums")
+        lattice = self._sums_of_vectors.lattice
+        assert isinstance(lattice, SumLattice)
+        return lattice
 
     @property
     def _score_lattice(self) -> ScoreLattice:
@@ -294,11 +354,13 @@ class Data:
             per_unit = lattice.derivative_units * lattice.step / (facts.feature_step or 1.0)
         return sums.changes(e.at, e.before, 1.0, per_unit, rows)
 
-    def _ends(self, lattice: ScoreLattice) -> tuple[Sum, Sum]:
-        """Two sums that a replaced record may lie between: an entry at either end of its range."""
-        facts, end = self._plan.facts, np.zeros(self._plan.dimension, dtype=np.int64)
-        entry = min(facts.linf_units or 0, facts.l2_units or 0)
-        end[self._gate.number % end.size] = lattice.derivative_units * entry
+    def _ends(
+        self, lattice: ScoreLattice, far_row: Callable[[int, int, int], Sum]
+    ) -> tuple[Sum, Sum]:
+        """What a record adds to a sum at either end of its slope, for a row that nobody has."""
+        linf, l2 = self._plan.facts.linf_units or 0, self._plan.facts.l2_units or 0
+        row = far_row(self._gate.number, linf, l2)
+        end = lattice.derivative_units * row
         return end, -end
 
 
@@ -306,3 +368,30 @@ def clip_scores(counts: Sum, rank: int) -> Sum:
     """How far each candidate is from being the first with `rank` records below it: heavy_tails.py."""
     fewer = np.concatenate([[0], counts[:-1]])
     return np.asarray(np.maximum(np.maximum(rank - counts, fewer - rank), 0))
+
+
+def lattices_of(plan: Plan) -> list[SumLattice]:
+    """Those on which the Plan has sums made, its own first: none for points and choices."""
+    if not isinstance(plan.lattice, SumLattice):
+        return []
+    found: list[SumLattice] = [plan.lattice]
+
+    def look(part: Any) -> None:
+        if isinstance(part, SumLattice):
+            found.append(part)
+        elif isinstance(part, BaseModel):
+            for name in type(part).model_fields:
+                look(getattr(part, name))
+        elif isinstance(part, tuple):
+            for each in part:
+                look(each)
+
+    look(plan.schedule)
+    return found
+
+
+def _hull(one: range, other: range) -> range:
+    """The least range with both; an empty one counts for nothing."""
+    if not one or not other:
+        return one or other
+    return range(min(one.start, other.start), max(one.stop, other.stop))

@@ -9,7 +9,8 @@ Each release takes the next number, which addresses its noise, so no draw is eve
 job.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +96,16 @@ class Gate:
         if use not in (Use.DIRECTIONS, Use.PATH):
             self._refuse(f"the stream of {use.name.lower()}, which is the gate's own")
         return self._randomness.stream(use, index)
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Whatever goes wrong on the way to a release shuts the gate: an exception is not to be caught
+        and tried again, nor to tell anything."""
+        try:
+            yield
+        except BaseException:
+            self._shut = True
+            raise
 
     def close(self) -> None:
         """At the end of a run: whoever was refused anything does not publish."""

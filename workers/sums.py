@@ -18,8 +18,10 @@ from service.planning.lattice import (
     NETWORK_UNITS,
     ScoreLattice,
     SumLattice,
+    row_units_of,
 )
 from service.planning.plan import Plan
+from service.planning.spec import Facts
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels.gradients import add_fixed, add_fixed_change, add_float
 from workers.kernels.losses import slope_of
@@ -36,6 +38,8 @@ class Sums:
     """Sums on one lattice. Each method names the `Add` of a block, and adds that up over rows."""
 
     def __init__(self, plan: Plan, rows: Rows, lattice: SumLattice | ScoreLattice) -> None:
+        if isinstance(lattice, SumLattice):
+            require_consistent(plan.facts, lattice)
         self._plan, self._rows, self.lattice = plan, rows, lattice
         self._fixed = plan.facts.storage == "fixed"
 
@@ -201,3 +205,14 @@ class Sums:
         if facts.storage == "float64":
             return network_float(self._plan, lattice, points, move)
         return network_fixed(self._plan, lattice, self.layout[2], points, move)
+
+
+def require_consistent(facts: Facts, lattice: SumLattice) -> None:
+    """What the meter is told of a sum, contribution_units in a norm, is what kernels see to."""
+    if (lattice.noise == "laplace") != (lattice.norm == "l1"):
+        raise WrongDataError("Laplace noise hides distances in l1, Gaussian noise those in l2")
+    row_units = row_units_of(facts, lattice.norm)
+    if lattice.derivative_units is not None and (
+        row_units is None or lattice.derivative_units * row_units > lattice.contribution_units
+    ):
+        raise WrongDataError("a multiplier times a row may be longer than a contribution")

@@ -10,38 +10,16 @@ ratio of two unit Gaussians whose means are z apart, u = max(R - 1, 0).
 
     I = E[(1 + gamma u)^a - 1 - a gamma u],    J = E[(1 + gamma u)^(1-a) - 1 + (a - 1) gamma u].
 
-**Proof.** Let P, Q be the release's distributions on two neighbours, H_s(P, Q) = int (P - s Q)+.
+To first order that is D_a <= a gamma^2 z^2/2. It holds given any past, so it composes adaptively.
 
-1. Whether the record is drawn does not depend on the data: P = (1 - gamma) M + gamma P' and
-   Q = (1 - gamma) M + gamma Q'. Draw B - 1 of the other positions and one more of these: then M, P'
-   and Q' are mixtures over that draw of Gaussians about sums that have, in the last place, the one
-   more, the record, or its replacement. So any two of the three are pairwise within z. H_s is
-   jointly convex, hence at most h(s) = E[(R - s)+] between any two.
-2. For s >= 1 let x = 1 + (s - 1)/gamma. Then H_s(P, Q) = gamma H_x(P', (1 - s/x) M + (s/x) Q'), for
-   the integrands are equal (Balle, Barthe and Gaboardi 2018, Theorem 2), which is at most
-   gamma h(x) by convexity; likewise H_s(Q, P).
-3. t^a = 1 + a (t - 1) + int_1^oo f(s) (t - s)+ ds + int_0^1 f(s) (s - t)+ ds, f(s) = a (a-1) s^(a-2).
-   At t = P/Q and in the mean over Q the first integral has H_s(P, Q). In the second
-   int (s Q - P)+ = s H_(1/s)(Q, P); with s for 1/s it is over s >= 1, of a (a-1) s^(-a-1) H_s(Q, P).
-   Put gamma h(1 + (s - 1)/gamma) for both; carried out under E they are I and J.              QED
+**Proof.** docs/proofs/amplification.md.
 
-Noise rounded to integers is post-processing. The bound holds for either direction and given any past,
-so it composes adaptively. To first order it is D_a <= a gamma^2 z^2/2: what the same noise costs on
-all rows, times gamma^2, and the release attains that: within a few percent for z up to 0.1, within
-40 % up to 0.5, at worst twice. (Wang, Balle and Kasiviswanathan 2019, Theorem
-9, has four times that, and far more where a gamma is not small.)
-
-**Evaluation.** The moments of R above 1 are known, so that with every term positive
+**Evaluation.** With every term positive, and m_j = E[u^j] (m_2 = h_2, m_3 = h_3 - 3 h_2,
+m_4 = h_4 - 4 m_3 - 6 m_2),
 
     I = sum_{k=2..a} C(a,k) gamma^k (1 - gamma)^(a-k) h_k,
-    h_k = E[R^k - 1 - k (R - 1); R > 1]
-        = e^(k(k-1)z^2/2) Phi((k - 1/2) z) - Phi(-z/2) - k (2 Phi(z/2) - 1).
-
-The Taylor series of J's integrand in u alternates, so it is at most the first term and at most the
-first three. With m_j = E[u^j], that is m_2 = h_2, m_3 = h_3 - 3 h_2, m_4 = h_4 - 4 m_3 - 6 m_2,
-
-    J <= C(a,2) gamma^2 m_2,
-    J <= C(a,2) gamma^2 m_2 - C(a+1,3) gamma^3 m_3 + C(a+2,4) gamma^4 m_4.
+    h_k = e^(k(k-1)z^2/2) Phi((k - 1/2) z) - Phi(-z/2) - k (2 Phi(z/2) - 1),
+    J <= C(a,2) gamma^2 m_2, and J <= that - C(a+1,3) gamma^3 m_3 + C(a+2,4) gamma^4 m_4.
 """
 
 from decimal import Decimal, localcontext

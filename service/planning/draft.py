@@ -26,6 +26,10 @@ class Schedule(Part):
             """How many steps of progress a run reports."""
             raise NotImplementedError
 
+    def sensitivities(self) -> tuple[float, ...]:
+        """How far a record may move each of the points that a run releases, if it does."""
+        return ()
+
 
 class Moreau(Part):
     """Kernels evaluate the loss's Moreau envelope, this smooth in its margin."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import dist, fsum
+from math import dist, fsum, sqrt
 from operator import sub
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import PlanRefused
-from service.planning.vectors import Floats
+from service.planning.vectors import Floats, length
 
 Sum = NDArray[np.int64]
 Vertices = tuple[tuple[float, ...], ...]
@@ -28,6 +28,18 @@ class Corners:
     # of the ridge's sum of gradients and, in its units, the data's
     scores: Callable[[Floats, Sum], Sum]
     vertex: Callable[[int], Floats]
+    opposite: Callable[[int], int]  # the number of a vertex far from this one
+    candidates: int
+
+    def far_row(self, number: int, linf: int, l2: int) -> Sum:
+        """A row within these norms that sets vertex `number` and its opposite far apart."""
+        one = number % self.candidates
+        apart = self.vertex(one) - self.vertex(self.opposite(one))
+        apart = apart / np.abs(apart).max()
+        flat = min(linf, int(l2 / sqrt(np.count_nonzero(apart)))) * np.sign(apart)
+        round_ = np.clip(apart * (l2 / length(apart)), -linf, linf)
+        best = max(flat, round_, key=lambda row: float((row * apart).sum()))
+        return np.asarray(np.trunc(best), dtype=np.int64)
 
 
 def public_part(pull: Floats) -> Sum:

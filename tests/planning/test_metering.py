@@ -55,7 +55,7 @@ def test_one_release_is_let_out_once_and_as_it_was_priced(release):
         *(replace(ask, sensitivity=s) for s in (2, 4)),
         *(replace(ask, scale=s) for s in (7, 9)),
         replace(ask, batch=5),
-        replace(ask, how=Running(ALL, 2**32, 0)),
+        replace(ask, how=Running(1, ALL, 2**32, 0)),
     ]
     assert taken(release, [*(o for o in others if o != ask), ask, ask]) == [False] * 8 + [
         True,
@@ -137,8 +137,10 @@ def test_a_drawn_batch_is_let_out_at_its_share_only(release, mechanism):
 
 
 def test_several_releases_of_one_batch_cannot_be_run():
-    with pytest.raises(TypeError, match="single release"):
-        Subsample(release=Repeat(release=LAPLACE, times=2), batch=5, population=100).meter()
+    drawn = SampledGaussian(sensitivity=3, sigma=8, batch=1, population=5)
+    for several in (Repeat(release=LAPLACE, times=2), drawn):
+        with pytest.raises(TypeError, match="single release"):
+            Subsample(release=several, batch=5, population=100).meter()
 
 
 # --- prefix sums ------------------------------------------------------------------------------------
@@ -165,7 +167,8 @@ def prefix_asks(mechanism, length, first=6, later=4, start=0):
         for weights, _ in sums.due(np.zeros(1, dtype=np.int64)):
             sensitivity = later if t else first
             hull = range(start, fresh.stop)
-            yield Ask("gaussian", sensitivity, 8, hull, None, Prefix(fresh, weights))
+            how = Prefix(start, t + 1, fresh, weights)
+            yield Ask("gaussian", sensitivity, 8, hull, None, how)
 
 
 MATRICES = [(m, n) for m in ("root", "tree") for n in (1, 2, 3, 8, 13, 64)]
@@ -188,13 +191,13 @@ def test_the_rows_of_prefix_sums_are_let_out_once_in_order(mechanism, length):
 @pytest.mark.parametrize(("mechanism", "length"), [m for m in MATRICES if m[1] > 2])
 def test_no_column_of_prefix_sums_weighs_more_than_was_priced(mechanism, length):
     release, asks = prefix_release(mechanism, length), list(prefix_asks(mechanism, length))
-    heavy = [replace(ask, how=Prefix(ask.how.fresh, 2 * ask.how.weights)) for ask in asks]
+    heavy = [replace(ask, how=replace(ask.how, weights=2 * ask.how.weights)) for ask in asks]
     assert not all(taken(release, heavy))
     twice = [asks[0]] * len(asks)  # the first sum in every row
     assert sum(taken(release, twice)) < len(asks)
     swapped = [replace(asks[0], sensitivity=4), *asks[1:]]
     assert taken(release, swapped)[0] is False
-    stale = [asks[0], replace(asks[1], how=Prefix(range(4, 9), asks[1].how.weights))]
+    stale = [asks[0], replace(asks[1], how=replace(asks[1].how, fresh=range(4, 9)))]
     assert taken(release, stale) == [True, False]  # a row of the first sum again
 
 
@@ -208,7 +211,7 @@ def running_asks():
         zip(RUNNING.sensitivities, RUNNING.kept, RUNNING.scales, strict=True)
     ):
         fresh = range(10 * t, 10 * t + 10)
-        yield Ask("exponential", s, scale, range(fresh.stop), None, Running(fresh, k, 3))
+        yield Ask("exponential", s, scale, range(fresh.stop), None, Running(1, fresh, k, 3))
 
 
 def test_choices_by_a_running_sum_come_in_order_over_fresh_rows():
@@ -218,9 +221,10 @@ def test_choices_by_a_running_sum_come_in_order_over_fresh_rows():
     for wrong in (
         replace(asks[1], sensitivity=7),
         replace(asks[1], scale=9),
-        replace(asks[1], how=Running(asks[1].how.fresh, 2**32, 3)),  # all of the sum kept
-        replace(asks[1], how=Running(asks[1].how.fresh, 2**31, 2)),
-        replace(asks[1], how=Running(asks[0].how.fresh, 2**31, 3)),  # the first batch again
+        replace(asks[1], how=replace(asks[1].how, kept=2**32)),  # all of the sum
+        replace(asks[1], how=replace(asks[1].how, slack=2)),
+        replace(asks[1], how=replace(asks[1].how, fresh=asks[0].how.fresh)),  # the batch again
+        replace(asks[1], how=replace(asks[1].how, series=2)),  # another running sum
     ):
         assert taken(RUNNING, [asks[0], wrong]) == [True, False]
 
@@ -235,3 +239,49 @@ def test_a_refusal_changes_nothing_and_says_what_is_left():
     assert "gaussian noise of scale 8 for a sensitivity of 3" in apart.left()
     assert "2 parts to begin" in apart.left()
     assert str(rows(5, 15)).endswith("over the rows 5 to 15")
+
+
+# --- what a sceptical reader got past an earlier meter -----------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [range(5, 5), range(100, 0), range(99, -1, -1), range(-1, 5)])
+def test_rows_are_a_range_upwards_and_not_empty(wrong):
+    """A range that ends where it began would move the barrier between disjoint parts back."""
+    with pytest.raises(ValueError, match="a range of positions"):
+        replace(ASKS[GAUSSIAN], rows=wrong)
+    with pytest.raises(ValueError, match="a range of positions"):
+        Running(1, wrong, 0, 0)
+    with pytest.raises(ValueError, match="a range of positions"):
+        Prefix(1, 1, wrong, np.ones(1, np.int64))
+
+
+def test_the_newest_rows_are_among_those_that_a_release_depends_on():
+    for hull in (range(20, 30), range(5)):
+        with pytest.raises(ValueError, match="the newest rows"):
+            Ask("exponential", 7, 9, hull, None, Running(1, range(10), 0, 3))
+
+
+@pytest.mark.parametrize("weights", [np.array([-(2**63)]), np.ones(2, np.int32), np.array([2**31])])
+def test_weights_whose_squares_would_wrap_are_refused(weights):
+    with pytest.raises(ValueError, match="below 2\\^31"):
+        Prefix(1, 1, range(5), weights)
+
+
+def test_a_new_sum_over_the_same_rows_is_no_other_row_of_the_old_one():
+    release, asks = prefix_release("tree", 8), list(prefix_asks("tree", 8))
+    again = replace(asks[0], how=replace(asks[0].how, number=2))
+    assert taken(release, [asks[0], again, replace(again, sensitivity=4)]) == [True, False, False]
+
+
+def test_a_meter_of_prefix_sums_follows_one_series():
+    """Sums that another one took would shift its columns."""
+    asks = list(prefix_asks("tree", 8))
+    other = [replace(ask, how=replace(ask.how, series=7)) for ask in asks]
+    assert taken(prefix_release("tree", 8), [asks[0], *other[1:3]]) == [True, False, False]
+    assert taken(prefix_release("tree", 8), [asks[0], *asks[3:]])[1] is False  # one was left out
+
+
+def test_a_running_sum_that_keeps_some_of_an_earlier_one_is_not_run():
+    carried = RUNNING.model_copy(update={"kept": (2**32, 2**31, 2**30)})
+    with pytest.raises(ValueError, match="nothing kept"):
+        carried.meter()

@@ -13,8 +13,9 @@ import workers.gate
 import workers.rows
 from service.planning.catalog import plan
 from service.planning.problem import problem
+from service.planning.sets.all import AllSpace
+from service.planning.sets.l2_ball import L2Ball
 from service.planning.shared.acceleration import Smoother, Stage, staged
-from service.planning.spec import AllSpace, L2Ball
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_batch, exact_sum
 from tests.workers.test_sensitivity import D, data, movement, records, sums, weights

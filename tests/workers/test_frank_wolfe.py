@@ -170,7 +170,9 @@ def test_a_run_makes_the_choices_that_were_priced_and_nothing_else(where, delta,
         with pytest.raises(WrongDataError):
             release()
     with pytest.raises(GateError):  # a sixth was not paid for
-        door.choose(w, lambda total: total, made.lattice.sensitivity_units)
+        door.choose(
+            w, lambda total: total, made.lattice.sensitivity_units, lambda *_: np.zeros(w.size, int)
+        )
 
 
 def test_no_choice_at_a_scale_that_was_not_priced():
@@ -179,7 +181,12 @@ def test_no_choice_at_a_scale_that_was_not_priced():
     wrong = made.model_copy(update={"lattice": other})
     door = Data(wrong, *drawn_data(50), Randomness(KEY, made.digest()))
     with pytest.raises(GateError):
-        door.choose(np.zeros(made.dimension), lambda total: total, made.lattice.sensitivity_units)
+        door.choose(
+            np.zeros(made.dimension),
+            lambda total: total,
+            made.lattice.sensitivity_units,
+            lambda *_: np.zeros(made.dimension, int),
+        )
 
 
 def within(made: Plan, w) -> bool:

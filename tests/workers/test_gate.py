@@ -18,6 +18,7 @@ from workers.data import Data, Estimate
 from workers.gate import Gate, GateError
 from workers.progress import Progress
 from workers.randomness import Randomness
+from workers.rows import WrongDataError
 
 N, D, KEY = 97, 5, bytes(range(32))
 CORNERS = [[1.0] * D, [-1.0] * D, [0.5, -1.0] + [0.0] * (D - 2)]
@@ -35,6 +36,7 @@ JOBS = {
         "online-to-nonconvex",
         {"parameters": {"oracle": "first-order-multi-pass", "steps": 8, "period": 4}},
     ),
+    "a simplex": ("frank-wolfe", {"set": "simplex"}),
     "vertices": ("frank-wolfe", {"set": {"kind": "polytope", "vertices": CORNERS}}),
 }
 jobs = pytest.mark.parametrize("job", JOBS)
@@ -94,7 +96,7 @@ MUTANTS = {
         replace(ask, mechanism="laplace" if ask.mechanism != "laplace" else "gaussian")
     ],
     "a sum of another kind": lambda ask: [
-        replace(ask, how=None if ask.how else Prefix(ask.rows, np.ones(1, np.int64)))
+        replace(ask, how=None if ask.how else Prefix(1, 1, ask.rows, np.ones(1, np.int64)))
     ],
     "a batch for a whole, or a whole for a batch": lambda ask: [
         replace(ask, batch=None if ask.batch else 1)
@@ -165,9 +167,10 @@ def test_releases_in_another_order_are_refused_where_order_was_priced(job, delta
     assert all(backwards) != ordered or len(honest) == 1
 
 
-@pytest.mark.parametrize(
-    "job", [job for job in JOBS if isinstance(planned(job, 1e-6).lattice, ScoreLattice)]
-)
+CHOOSING = [job for job in JOBS if isinstance(planned(job, 1e-6).lattice, ScoreLattice)]
+
+
+@pytest.mark.parametrize("job", CHOOSING)
 @noises
 def test_a_choice_with_a_larger_score_range_is_refused(job, delta):
     made = planned(job, delta)
@@ -245,24 +248,129 @@ def test_prefix_rows_are_metered_by_the_matrix_that_is_used():
     assert isinstance(made.release.parts[0], Prefixes)
 
     def first_again(ask):
-        return [replace(ask, how=Prefix(ask.how.fresh, np.ones(1, np.int64)))] * 2
+        return [replace(ask, how=replace(ask.how, weights=np.ones(1, np.int64)))] * 2
 
     with pytest.raises(GateError):
         run(made, mutant(first_again))
 
 
 @noises
-@pytest.mark.parametrize("job", ["frank-wolfe", "vertices"])
+@pytest.mark.parametrize("job", CHOOSING)
 def test_the_probe_comes_near_what_is_priced(job, delta):
-    """Or it would let a small mistake pass: for a ball's axes it attains the sensitivity."""
+    """Or it would let a small mistake pass."""
     made = planned(job, delta)
     widest = []
 
     class Probing(Data):
         def _choice(self, ballot, scale, rows, running=None):
-            widest.append(ballot.widest / ballot.sensitivity)
+            widest.append(ballot.widest / (ballot.sensitivity + ballot.slack))
             return super()._choice(ballot, scale, rows, running)
 
     run(made, data=Probing)
-    assert max(widest) > (0.999 if job == "frank-wolfe" else 0.2)
-    assert max(widest) <= 1
+    assert 0.99 < max(widest) <= 1
+
+
+# --- what a sceptical reader got past an earlier gate ------------------------------------------------
+
+
+def test_a_plan_for_points_lets_out_no_sum():
+    made = planned("output-perturbation", 1e-6)
+    sums = planned("gradient-descent", 1e-6).lattice
+    with pytest.raises(WrongDataError, match="this is another"):
+        data_for(made).use(sums)
+    with pytest.raises(WrongDataError, match="no lattice for sums"):
+        data_for(made).noisy_change(np.zeros(D), np.zeros(D), 0.0, 0.5, 0, N)
+
+
+@noises
+@pytest.mark.parametrize(
+    "change", [{"derivative_units": 32767}, {"norm": "linf"}, {"bits": 3}, {"points": 2}]
+)
+def test_sums_are_made_on_the_lattices_of_the_plan_and_no_other(change, delta):
+    """What a kernel clamps to and what the meter is told stand in one lattice."""
+    made = planned("gradient-descent", delta)
+    given = data_for(made)
+    with pytest.raises(WrongDataError, match="this is another"):
+        given.use(made.lattice.model_copy(update=change))
+    with pytest.raises(GateError):  # and who tried does not go on
+        given.noisy_sum(np.zeros(D), 0, N)
+
+
+@noises
+def test_a_lattice_whose_bound_is_not_the_kernels_is_refused_even_in_a_plan(delta):
+    made = planned("gradient-descent", delta)
+    for change in (
+        {"derivative_units": made.lattice.derivative_units + 1},
+        {"norm": "l1" if delta else "l2"},
+    ):
+        wrong = made.model_copy(update={"lattice": made.lattice.model_copy(update=change)})
+        with pytest.raises(WrongDataError):
+            data_for(wrong)
+
+
+def test_a_row_enters_one_batch_of_a_running_sum_whatever_the_run_says():
+    made = planned("polyhedral-stochastic-frank-wolfe", 0.0)
+    assert len(made.schedule.rounds) > 1
+
+    class Again(Data):
+        """Every round over the first rows."""
+
+        def choose_by_running_sum(self, *arguments, fresh, **more):
+            start = fresh.start - self._rounds[self._round]
+            there = range(start, start + len(fresh))
+            return super().choose_by_running_sum(*arguments, fresh=there, **more)
+
+        def begin_running_sum(self):
+            self._rounds = [one.start for one in self._plan.schedule.rounds]
+            self._round = getattr(self, "_round", -1) + 1
+            super().begin_running_sum()
+
+    with pytest.raises(WrongDataError, match="a row enters one sum"):
+        run(made, data=Again)
+
+
+def test_a_row_enters_one_sum_of_prefixes_even_when_they_begin_anew():
+    made = planned("a tree", 1e-6)
+    given = data_for(made)
+    estimate = Estimate(np.zeros(made.dimension))
+    given.begin_prefixes("tree", 1)
+    given.noisy_prefix(estimate, made.lattice, 0, 10)
+    given.begin_prefixes("tree", 4)
+    with pytest.raises(WrongDataError, match="a row enters one sum"):
+        given.noisy_prefix(estimate, made.lattice, 0, 10)
+
+
+def test_an_exception_on_the_way_out_shuts_the_gate():
+    """Or a sum that was never paid for could stay in a tree, and a run could try until it fits."""
+    made = planned("a tree", 1e-6)
+    given = data_for(made)
+    given.begin_prefixes("tree", 4)
+    with pytest.raises(WrongDataError):
+        given.noisy_prefix(Estimate(np.zeros(made.dimension)), made.schedule.later, 90, N + 5)
+    with pytest.raises(GateError, match="nothing of it is published"):
+        given.close()
+
+
+def test_as_many_points_are_added_up_as_were_priced():
+    made = planned("stationarity-certificate", 1e-6)
+
+    class Shy(list):
+        def __len__(self):
+            return 1
+
+    given = data_for(made)
+    with pytest.raises(WrongDataError, match="sums at 9 points"):
+        given.noisy_sum_at(Shy([np.zeros(made.dimension)] * 9), 0, N)
+
+
+def test_a_point_depends_on_the_rows_that_were_read_and_moves_as_far_as_planned():
+    made = planned("phased-sgd", 1e-6)
+    first, second = made.schedule.phases[:2]
+    point = np.zeros(made.dimension)
+    given = data_for(made)
+    list(given.blocks(lambda x, y: None, 10, rows=range(first.rows)))
+    with pytest.raises(WrongDataError, match="rows that were read"):
+        given.noisy_point(point, second.sensitivity, first.rows, first.rows + second.rows)
+    with pytest.raises(WrongDataError, match="no point of this sensitivity"):
+        data_for(made).noisy_point(point, first.sensitivity / 2, 0, first.rows)
+    data_for(made).noisy_point(point, first.sensitivity, 0, first.rows)

@@ -10,7 +10,13 @@ from scipy.optimize import minimize
 from service.planning.catalog import plan
 from service.planning.draft import PrivateClip
 from service.planning.plan import Plan
-from service.planning.spec import L1, AllSpace, Box, ElasticNet, GroupLasso, L2Ball, NoRegulariser
+from service.planning.regularisers.elastic_net import ElasticNet
+from service.planning.regularisers.group_lasso import GroupLasso
+from service.planning.regularisers.l1 import L1
+from service.planning.regularisers.none import NoRegulariser
+from service.planning.sets.all import AllSpace
+from service.planning.sets.box import Box
+from service.planning.sets.l2_ball import L2Ball
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_counts, exact_sum
 from tests.workers.test_sensitivity import (

@@ -8,7 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import workers.rows
-from service.planning.spec import L1Ball, L2Ball, Logistic, Simplex, Squared
+from service.planning.losses.logistic import Logistic
+from service.planning.losses.squared import Squared
+from service.planning.sets.l1_ball import L1Ball
+from service.planning.sets.l2_ball import L2Ball
+from service.planning.sets.simplex import Simplex
 from tests.planning.cases import facts, planned
 from tests.workers.exact import exact_sum
 from workers.arrays import integer_weights, read_only

@@ -400,9 +400,9 @@ def test_a_run_releases_what_was_priced_and_nothing_else(algorithm, where, delta
                 kept=choices.kept[-1],
                 gain=one.gains[-1],
                 pairs=Scores(made, made.schedule).pairs,
+                far_row=Scores(made, made.schedule).corners.far_row,
                 slack=3,
                 scale=choices.scales[-1],
-                rows=range(one.start, N),
                 fresh=range(N - 1, N),
             )
         else:

@@ -23,7 +23,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     w = corners.centre
     for t in range(1, schedule.steps + 1):
         pull = plan.facts.rows * plan.spec.ridge * w / lattice.step
-        chosen = data.choose(w, partial(corners.scores, pull), sensitivity)
+        chosen = data.choose(w, partial(corners.scores, pull), sensitivity, corners.far_row)
         m = min(1.0, 3 / (t + 2))
         w = (1 - m) * w + m * corners.vertex(chosen)
         progress.step()

@@ -45,9 +45,9 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
                 kept=choices.kept[t],
                 gain=one.gains[t],
                 pairs=scored.pairs,
+                far_row=scored.corners.far_row,
                 slack=SLACK,
                 scale=choices.scales[t],
-                rows=range(one.start, rows.stop),
                 fresh=rows,
             )
             before, w = w, w + a * (scored.corners.vertex(chosen) - w)

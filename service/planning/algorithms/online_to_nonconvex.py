@@ -2,49 +2,22 @@
 
 **Problem.** A point w near which F(w) = E f(w; x, y) + (ridge/2)||w||^2 has a small convex combination
 of gradients: (a, b)-Goldstein stationary if one of norm at most b comes from within distance a of w.
-f may be non-smooth and non-convex: any loss of one margin, of a linear model or of a ReLU network. The
-search is unconstrained; an l2 ball stops it at its border, where the theorem no longer speaks.
+f is any loss of one margin, of a linear model or of a ReLU network.
 
 **Schedule.** KLT algorithm 2: x_t = x_{t-1} + Delta_t, z_t = x_{t-1} + s_t Delta_t with s_t uniform in
-[0, 1], Delta_{t+1} = Delta_t - eta g_t shortened to length D, where g_t estimates the gradient of f_a,
-f averaged over a ball of radius a. T steps in blocks of M with M D = a; the output is the mean of the
-z_t of a block drawn uniformly, or of the last one. With E||g_t - grad||^2 <= G0^2 and
-G1^2 = C1^2 + G0^2, eta = D/(G1 sqrt(M)), Proposition 2.6 bounds the expected stationarity by
-
-    Phi/(D T) + 3 G1/(2 sqrt(M)) + G0.
-
-g_t is a sum over a period of N steps: the gradient at the first of them, then differences of gradients
-at z_t and z_{t-1}, each record's clipped to C1 and to C2. Four oracles:
-
-- first-order (algorithm 5), zero-order (algorithm 3): one pass. A period reads B1 fresh rows and then
-  B2 fresh rows per step, and its sums are released as prefixes (prefixes.py).
-- first-order-multi-pass (section 6), zero-order-multi-pass (algorithm 4): every step reads all rows
-  and is released on its own; the stationarity is that of the mean over these rows.
-
-First order, linear model: f_a is averaged in closed form as in shared/acceleration.py where the loss
-has a corner; a smooth loss is not averaged, f being its own f_0. First order, network: the mean over m
-points of the ball, the same at z_t and z_{t-1}. Zero order: central differences of length a along m
-directions, each uniform on the sphere, in orthonormal sets: unbiased as independent ones are, and of
-no variance on a linear function. Directions are drawn afresh for each step and shared by its rows.
-
-Two points of evaluation are within 2 D. So with slopes within an interval of length J and rows within
-X2 a difference is at most C2 = 2 D X2 J c/a, c = sqrt((d + 2)/(2 pi)) the bound on the density of one
-coordinate in the ball (first order) or sqrt(d)/2 (zero order, whose central differences are means of
-the slope over intervals); and at most 2 D X2^2 times the loss's own smoothness, and X2 J. A network
-takes the smoothness that parameters.smoothness states. B1/B2 = C1/C2 makes all leaves alike in
-sensitivity. T, N and M are the powers of two for which the bound is smallest, T at most 2^13 in one
-pass. Over many passes the theorem's T grows like n^2; by default it is at most 2^9, for time. Of
-bounds within 5 % the one with the fewest steps is taken.
+[0, 1], Delta_{t+1} = Delta_t - eta g_t shortened to length D; T steps in blocks of M with M D = a; the
+output is the mean of the z_t of one block. g_t estimates the gradient by a sum over a period of N
+steps: the gradient at the first of them (clipped to C1), then differences of gradients at z_t and
+z_{t-1} (clipped to C2). Four oracles: first-order (algorithm 5) and zero-order (algorithm 3) in one
+pass, over fresh rows, released as prefixes (prefixes.py); and both over all rows in every step
+(section 6, algorithm 4). How T, N, M and C2 are chosen: the page below.
 
 **Sensitivity.** Neighbours replace one record. One pass: each row position enters one sum of one
 period, as an integer vector of norm at most c_1 (first of a period) or c_2 (`lattice`,
-`schedule.later`): replacing it moves that sum by 2 c_1 or 2 c_2 at most, whatever the points of
-evaluation and the directions, which are functions of earlier releases and of draws that depend on
-no data.
+`schedule.later`): replacing it moves that sum by 2 c_1 or 2 c_2 at most. Many passes: T sums over the
+same rows, T/N of sensitivity 2 c_1 and the others 2 c_2; costs add.
 
-**Proof.** `Prefixes` says what a period then costs; periods read disjoint rows and cost what one
-does. Many passes: T sums over the same rows, T/N of sensitivity 2 c_1 and the others 2 c_2; costs
-add. Steps, ridge and the drawn block are post-processing.
+**Proof.** docs/proofs/online-to-nonconvex.md; `Prefixes` says what a period costs.
 
 **Errata.** Lemmas 3.4 and 6.3 take L/B1 for the first sum and hide constants in the others;
 under replacement it is 2 C1/B1, and clipping makes both certain, so that no failure probability is

@@ -4,51 +4,21 @@
 (ridge/2) ||w||^2, with l convex in its margin and rows of enforced norm X2.
 
 **Schedule.** BGM algorithm 2. Phase k = 1..K, K = floor(log2 n), runs T_k = floor(n/2^k) projected
-SGD steps of size eta_k = eta/4^k over its own half-open range of rows, in their order, from the
-last phase's released point (the first from 0). It releases the mean of the iterates after its steps
-plus noise, projected on the ball. The T_k add up to n less the number of ones in n written in
-binary: these last rows, at most 30, are not used.
+SGD steps of size eta_k = eta/4^k over its own range of rows, in their order, from the last phase's
+released point (the first from 0). It releases the mean of the iterates after its steps plus noise,
+projected on the ball. A loss less smooth than beta = sqrt(n) L0/(X2 D) is replaced by its Moreau
+envelope of that smoothness.
 
-A loss less smooth than beta = sqrt(n) L0/(X2 D) is replaced by its Moreau envelope of that
-smoothness (`Scalar.smoothed`, in closed form; the logistic loss, which has none, stays itself),
-whose bias is at most L0^2/(2 beta). The proof of Theorem 6 bounds the excess risk by sum over k of
-E||z_{k-1}||^2/(2 eta_k T_k) + eta_k G^2/2, plus G E||z_K||, with ||z_0|| <= W and G = L0 X2 + ridge
-W. As the noise has E||z_k||^2 = v S_k^2, S_k = 2 eta_k L0 X2, that is 4 W^2/(eta n) + eta (G^2/6 +
-16 v (L0 X2)^2/n), least at eta = 2W/sqrt(n G^2/6 + 16 v (L0 X2)^2): the paper's (D/(c L0 R))
-min(rho/sqrt(d), 1/sqrt(n)) up to its constant.
-
-Over all of R^d (Theorem 7) 10 stands in for W, and v counts only the `rank` dimensions that rows
-span. The ball is then a public one that no run leaves but by its noise: steps add up to eta L0 X2
-n/7 at most, and the noise of all phases to (2/3) sqrt(v) eta L0 X2, of which sixteen times fit.
-
-**Sensitivity.** Neighbours replace one record, which is in one phase; earlier phases are the same,
-later ones are functions of what this one releases. So the run costs one release, if each phase's
-mean moves by at most its S_k.
-
-**Proof.** Given the start, the runs are the same up to the step t of the exchanged record, where
-the data's gradients differ by at most 2 L0 X2 (slopes are clamped to [-L0, L0], the ridge's term is
-the same), so the iterates by 2 eta L0 X2. Every later step is the same map in both, w -> P(w - eta
-(c(<w, x>) x + ridge w)), c non-decreasing of Lipschitz constant b. For two points its argument
-differs by (I - eta (h x x^T + ridge I)) times theirs, for some 0 <= h <= b: eigenvalues within [-1,
-1], as eta_1 (b X2^2 + ridge) <= 2, which the plan sees to by shrinking eta. P brings no two points
-apart either. So T - t + 1 of T iterates differ by at most 2 eta L0 X2, and their mean by no more.
-
-*Rounding.* Let e bound the l2 error of a computed step against the exact map. From step t on each
-run errs by e per step, so iterate i differs by 2 eta L0 X2 + 2 (i - t + 1) e, and the mean by 2 eta
-L0 X2 + (T + 1) e. To first order, u = 2^-53, with the kernel's iterate w = f v (a vector and a
-factor that projects it): a sum of d products in eight lanes passes through h = d/8 + 12 roundings,
-so the margin errs by (h + 3) u W X2 (Cauchy and Schwarz). The slope errs by b times that, by b u W
-X2 for the product y m, and by 16 u L0 of its own (an exponential within four units in the last
-place, or a difference, a product and a clip). The factors (1 - eta ridge) f and eta x err by 4u and
-2u of what they multiply, the products and the difference by 2u (W + eta L0 X2): together u (eta b
-X2^2 (h + 4) W + 20 eta L0 X2 + 6 W). The norm errs by h/2 + 1 of u, so the projection by (h/2 + 3)
-u W; P does not enlarge what came before. The mean's own sum errs by (T + 2) u W in each of the two
-runs, which 2 u W more in e pays for, if T + 2 stands for T + 1. Doubled for all of second order:
+**Sensitivity.** Neighbours replace one record, which is in one phase; later phases are functions of
+what this one releases. A phase's computed mean moves by at most S, e the error of a computed step (b
+the slope's Lipschitz constant, h = d/8 + 12 the roundings of a sum of d products, u = 2^-53):
 
     e = 2u ((eta b X2^2 (h + 4) + h/2 + 11) W + 20 eta L0 X2),   S = 2 eta L0 X2 + (T + 2) e.
 
-S is never taken above the ball's diameter nor below what the lattice can resolve (`finest`): the
-last phases have steps far below the noise that anyone would notice.
+S is never taken above the ball's diameter nor below what the lattice can resolve (`finest`).
+
+**Proof.** docs/proofs/phased-sgd.md: steps are contractions, since eta_1 (b X2^2 + ridge) <= 2, which
+the plan sees to; then rounding.
 
 **Errata.** The ranges z_s..z_{s+T_k} share a row between phases, which would cost two
 releases. The oracle of algorithm 1 is approximate and so not non-expansive; as printed it does not
@@ -107,6 +77,9 @@ class PhasedSgdSchedule(Schedule):
     @property
     def steps(self) -> int:
         return sum(-(-phase.rows // self.block) for phase in self.phases)
+
+    def sensitivities(self) -> tuple[float, ...]:
+        return tuple(phase.sensitivity for phase in self.phases)
 
 
 class Parameters(BaseModel):

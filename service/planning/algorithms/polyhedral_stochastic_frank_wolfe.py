@@ -7,36 +7,17 @@ given by its J vertices: the dimension enters the error by log J alone.
 
 **Schedule.** BGM algorithm 4, its rounds and estimator as in rounds.py: step t of a round chooses a
 vertex v by its score <v, d_t> with the exponential mechanism and sets w <- w + (v - w)/sqrt(t + 1).
-Let A bound |<v - v', x>| over vertices and rows. A step moves every margin by at most A/sqrt(t +
-1), so batch k is clipped at the slope C_k = (1 - a_k) min(L1 A/sqrt(k), 2 L0) + a_k L0, a_k =
-1/sqrt(k + 1), and C_0 = L0. To the descent's part the mean gap adds, by Hoeffding over J^2 pairs of
-vertices, 2 A sqrt(log J sum of (p_tk C_k)^2/b_k), p_tk the product of 1 - a_j over j = k+1..t, and
-scale log J for each choice. The number of rounds is the one with the least sum of these; Theorem 11
-balances the same terms by R = (2/3) log2(n epsilon/...), and both give (n epsilon)^(-1/3) up to
-logarithms.
+A bounds |<v - v', x>| over vertices and rows, so batch k is clipped at the slope C_k = (1 - a_k)
+min(L1 A/sqrt(k), 2 L0) + a_k L0, a_k = 1/sqrt(k + 1), and C_0 = L0. To the descent's part the mean
+gap adds 2 A sqrt(log J sum of (p_tk C_k)^2/b_k), p_tk the product of 1 - a_j over j = k+1..t, and
+scale log J for each choice. The number of rounds is the one with the least sum of these.
 
-**Sensitivity.** Neighbours replace one record, which is in batch k of one round, by its
-position. Given the choices so far both worlds have the same w_k and w_(k-1). Batch k enters by h_k,
-the sum of q x over its rows, q integers within Q, x stored rows; replacing a record moves <v - v',
-h_k> by at most 2 Q P, P the largest |<v - v', x>| over *pairs* of vertices and rows (in units of
-vertices and features):
+**Sensitivity.** Neighbours replace one record, which is in batch k of one round. It moves the
+difference of two scores by at most S_k = 2 Q P gains_k/2^32 in choice k, by what is kept of that in
+later ones, and by nothing before: what `Recursive` prices. Q bounds a slope, P |<v - v', x>|, both in
+whole units; rounding moves two scores apart by at most 3, `slack`.
 
-- l1 ball, in units of its radius: 2 min(linf, l2); simplex: min(2 linf, sqrt(2) l2);
-- vertices are fixed-point numbers: those of the set less the first one, in units of 2^-32 `unit`,
-  rounded to the nearest. P is computed from these integers: the least of ||v - v'||_1 linf and ||v
-  - v'||_2 l2, the largest over pairs, or twice the largest distance from the middle.
-
-**Proof.** d_t = (kept_t d_(t-1) + gains_t h_t)/2^32 is linear in the h_k, with integer coefficients
-near 1 - a_t and (C_t/L0)(b_0/b_t). So a record of batch k moves the difference of two scores by at
-most S_k = 2 Q P gains_k/2^32 in choice k, by the product of kept_j/2^32, j = k+1..t, times that in
-choice t > k, and by nothing before: what `Recursive` prices, the worst k charged. d_t is kept with
-128 binary places, in integers without bounds; each step rounds the last place, so that a score,
-rounded to an integer in the end, errs by less than 0.51. Four such errors, two scores in two
-worlds, move an integer by at most 3: `slack`. The ridge's part of a score is a public integer. The
-scales of a round grow with what a record of the batch moves, as S_k times the root of the sum over
-t of the squared products, which charges all k nearly alike (delta = 0: without squares), and are
-the least that fit. Rounds read disjoint rows, each from where the last one ended: the job costs
-what its most expensive round does.
+**Proof.** docs/proofs/polyhedral-stochastic-frank-wolfe.md: P for each kind of set, and the rounding.
 
 **Errata.** Algorithm 4 takes a batch's sensitivity as L0/b and the score's from a vertex
 norm of at most D: here the 2 of replacement, and vertex pairs. It bounds the change of a gradient

@@ -1,48 +1,23 @@
 """Proximally guided mirror descent: weakly convex losses, which need be neither convex nor smooth.
 
-**Problem.** Near-stationary points of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 over a convex set,
-for rows drawn independently from a population and l omega-weakly convex in w: l + (omega/2)||w||^2
-is convex. Norms are l_2 over an l2 ball or all of R^d, and l_1 over an l1 ball or a simplex, where
-pbar = 1 + 1/log d stands in for 1 (at most 2). With kappa = 1/(pbar - 1), (1/2)||.||_pbar^2 is
-1/kappa strongly convex. D is the set's diameter (20 for all of R^d), L = clip X_q, q dual to pbar.
+**Problem.** Near-stationary points of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 over a convex set, for
+l omega-weakly convex in w. Norms are l_2 over an l2 ball or all of R^d, and l_1 over an l1 ball or a
+simplex, where pbar = 1 + 1/log d stands in for 1 (at most 2); kappa = 1/(pbar - 1). D is the set's
+diameter (20 for all of R^d), L = clip X_q, q dual to pbar.
 
-**Schedule.** BGM algorithm 6: R rounds on disjoint ranges of rows. Round r minimises
-
-    F_r(w) = (mean loss over its m = n/R rows)(w) + beta h(w),   h(w) = (1/2)||w - w_r||_pbar^2,
-
-beta = 2 omega kappa, by T steps of noisy mirror descent with the mirror map h. beta h is solved for
-exactly in every step, and so is the set: with g the noisy mean gradient at w,
-
-    w <- argmin over the set of h(v) - <u, v>,
-    u = (grad h(w) - eta_t (g + ridge w))/(1 + eta_t beta),
-
-eta_t = 4/(beta (t + t_0)); for l_2 that is a projected subgradient step. t_0 keeps eta_1 within
-1/(kappa (smoothness + ridge)) where l is smooth, and is 1 otherwise. w_(r+1) is the mean of the
-iterates with weights t. The output is w_(r+1) for one of the last R/2 rounds, drawn without looking
-at data, or `output: "last"`. For phase_retrieval, of which 0 is a stationary point, w_1 is a random
-point of half the set's radius (of length 1 for R^d); else it is 0. A convex loss counts as weakly
-convex of constant L/D.
-
-*Why.* Let v_r minimise F + beta h over the set: the proximal point of w_r. F_r is omega kappa
-strongly convex relative to h, so steps of eta_t bring E||w_(r+1) - argmin F_r||^2 to about 8 (L^2 +
-N)/(omega^2 T), N = E||noise||_q^2, or, where l is smooth, to 8 N/(omega^2 T) + ((1 + t_0)/(T +
-t_0))^2 (L/omega)^2; and argmin F_r is within 8 kappa L^2/(omega^2 m) of v_r, in mean square, as the
-means of m subgradients at v_r are no further off. With e the sum of the two, and phi(w) = min F(v)
-+ (beta/2)||v - w||^2 taken at v = v_r, phi(w_(r+1)) <= phi(w_r) - (beta/2)||v_r - w_r||^2 +
-(beta/2)||v_r - w_(r+1)||^2; summed over rounds, the mean of E||v_r - w_r||^2 is at most 2 (phi(w_1)
-- min phi)/(beta R) + e <= 2 L D/(beta R) + e. R is the power of sqrt(2) at which that is least: the
-theorem's R up to its constant. T is m, or (1 + t_0) sqrt(m) where l is smooth, but no more than
-1000 (`steps` asks for more) and less where noise dominates: N/T no longer falls with T for Gaussian
-noise, and grows for Laplace noise. Theorem 20's measure is max(1, beta D) times the root.
+**Schedule.** BGM algorithm 6: R rounds on disjoint ranges of m = n/R rows. Round r minimises the mean
+loss of its rows plus beta h(w), h(w) = (1/2)||w - w_r||_pbar^2, beta = 2 omega kappa, by T steps of
+noisy mirror descent of size eta_t = 4/(beta (t + t_0)); w_(r+1) is the mean of the iterates with
+weights t. The output is that of one of the last R/2 rounds, drawn without looking at data, or
+`output: "last"`. A convex loss counts as weakly convex of constant L/D. How R and T are chosen: the
+page below.
 
 **Sensitivity.** Neighbours replace one record, which is in one round. That round releases T times
 the noisy sum over its rows of integer contributions of l2 norm (l1 for Laplace noise) at most c
 (`lattice`): replacing one moves a sum by at most 2c.
 
-**Proof.** Points, centres and steps are functions of earlier releases, of the Plan and of draws
-that do not look at data, so T releases compose adaptively, and rounds on disjoint ranges of
-positions cost what one does. The noise is calibrated to the enforced l2 norm of rows, never above
-the paper's d^(1/p - 1/2) times the bound in l_q. No privacy rests on omega, `pull` or accuracy.
+**Proof.** docs/proofs/proximally-guided-mirror-descent.md. No privacy rests on omega, `pull` or
+accuracy.
 
 **Errata.** Theorem 19 is for L0-Lipschitz losses, but F_r is L0 + beta D Lipschitz; here
 beta h is no part of what is sampled, clipped or noised. At d = 1 kappa = log d is 0, and so would

@@ -155,8 +155,8 @@ class Subsample(ReleaseBase):
     def meter(self) -> Meter:
         """Of one vector or choice; that several come of one batch is priced and never run."""
         one = self.release.meter()
-        if not isinstance(one, metering.Single):
-            raise TypeError("only a single release is made of a batch")
+        if not isinstance(one, metering.Single) or one.drawn is not None:
+            raise TypeError("only a single release over all rows is made of a batch")
         return replace(one, drawn=(self.batch, self.population))
 
     def pure(self) -> Fraction | None:

@@ -7,6 +7,14 @@ and scales must be the priced ones to the unit, and where the price counts on an
 rows, rows are taken in order. What is not taken is lost, which costs nobody anything.
 
 A refusal changes nothing: a meter that answers False is as it was.
+
+**Claim.** Whatever sequence of asks a meter grants, chosen adaptively, costs at most what its release
+was priced at, if each vector or choice is what its ask says. *Why*, by the kinds of meters: a `Single`
+is the mechanism itself. `Parts` and `Times` grant what their parts do, and costs add in any order.
+Under `Apart` a record is in the rows of one part alone, for each part's rows lie behind those of the
+part before; the others see the same rows in both worlds. `PrefixRows` counts the column of every sum
+as it grows, and a record is in one sum, for their rows follow each other. `RunningChoices` grants the
+choices in their order, each with a batch behind the last and with what was to be kept.
 """
 
 from collections.abc import Sequence
@@ -17,25 +25,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 Mechanism = Literal["gaussian", "laplace", "exponential"]
+_WEIGHT_MAX = 2**31  # squares of that many still add up within int64
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """That a vector is a row of a matrix of sums over consecutive ranges of rows: its newest sum is
-    over `fresh`, and `weights` multiply the latest sums, that one last."""
+    """That a vector is a row of a matrix of sums over consecutive ranges of rows: its newest sum,
+    `number` in its series, is over `fresh`; `weights` multiply the latest sums, that one last."""
 
+    series: int
+    number: int
     fresh: range
     weights: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        _require_range(self.fresh)
+        w = self.weights
+        if w.dtype != np.int64 or w.max() >= _WEIGHT_MAX or w.min() <= -_WEIGHT_MAX:
+            raise ValueError("the weights of prefix sums are integers below 2^31")
 
 
 @dataclass(frozen=True)
 class Running:
-    """That a choice goes by a running sum, of which kept/2^32 stays when the sum over `fresh` comes
-    in; rounding moves two scores apart by at most `slack`."""
+    """That a choice goes by the running sum of a series, of which kept/2^32 stays when the sum over
+    `fresh` comes in; rounding moves two scores apart by at most `slack`."""
 
+    series: int
     fresh: range
     kept: int
     slack: int
+
+    def __post_init__(self) -> None:
+        _require_range(self.fresh)
 
 
 @dataclass(frozen=True)
@@ -51,6 +72,13 @@ class Ask:
     batch: int | None = None  # so many of them, drawn uniformly, fresh and secret
     how: Prefix | Running | None = None
 
+    def __post_init__(self) -> None:
+        _require_range(self.rows)
+        if self.how is not None and not (
+            self.rows.start <= self.how.fresh.start and self.how.fresh.stop <= self.rows.stop
+        ):
+            raise ValueError("the newest rows are among those that a release depends on")
+
     def __str__(self) -> str:
         drawn = "" if self.batch is None else f"{self.batch} drawn from "
         how = "" if self.how is None else f", as a {type(self.how).__name__.lower()} sum"
@@ -58,6 +86,11 @@ class Ask:
             f"{self.mechanism} noise of scale {self.scale} for a sensitivity of {self.sensitivity}"
             f" over {drawn}the rows {self.rows.start} to {self.rows.stop}{how}"
         )
+
+
+def _require_range(rows: range) -> None:
+    if rows.step != 1 or not 0 <= rows.start < rows.stop:
+        raise ValueError("rows are a range of positions, upwards and not empty")
 
 
 class Meter(Protocol):
@@ -189,20 +222,18 @@ class PrefixRows:
     ) -> None:
         """`leaves` are (sensitivity, sum of squares, sum of absolute values) of a column."""
         self._asked, self._leaves, self._vectors = (mechanism, scale), leaves, vectors
-        self._sums, self._fresh = 0, range(0)
+        self._series, self._sums, self._fresh = -1, 0, range(0)
         self._columns = np.zeros((2, vectors), dtype=np.int64)  # no sum is without a row of its own
 
     def spend(self, ask: Ask) -> bool:
         how = ask.how
-        if not isinstance(how, Prefix) or self._vectors == 0 or ask.batch is not None:
+        if not isinstance(how, Prefix) or ask.batch is not None or not self._follows(how):
             return False
-        sums = self._sums + (self._sums == 0 or how.fresh != self._fresh)
+        sums = how.number
         if (ask.mechanism, ask.scale, ask.sensitivity) != (*self._asked, self._leaf(sums - 1)[0]):
             return False
-        if sums > self._sums and how.fresh.start < self._fresh.stop:
-            return False
         first = sums - how.weights.size
-        if first < 0 or not ask.rows.start <= how.fresh.start < how.fresh.stop <= ask.rows.stop:
+        if first < 0 or self._vectors == 0:
             return False
         columns = self._columns[:, first:sums] + np.stack([how.weights**2, np.abs(how.weights)])
         allowed = np.repeat(np.array(self._leaves[-1][1:])[:, None], how.weights.size, axis=1)
@@ -211,8 +242,18 @@ class PrefixRows:
         if (columns > allowed).any():
             return False
         self._columns[:, first:sums] = columns
-        self._sums, self._fresh, self._vectors = sums, how.fresh, self._vectors - 1
+        self._series, self._sums, self._fresh = how.series, sums, how.fresh
+        self._vectors -= 1
         return True
+
+    def _follows(self, how: Prefix) -> bool:
+        """Whether its newest sum is the latest one again, or the next one behind it."""
+        if self._sums > 0 and how.series != self._series:
+            return False
+        if how.number == self._sums > 0:
+            return how.fresh == self._fresh
+        follows = how.number == self._sums + 1 <= self._columns.shape[1]
+        return follows and how.fresh.start >= self._fresh.stop
 
     def _leaf(self, number: int) -> tuple[int, int, int]:
         return self._leaves[0 if number == 0 else -1]
@@ -231,9 +272,11 @@ class RunningChoices:
     def __init__(
         self, sensitivities: Sequence[int], kept: Sequence[int], scales: Sequence[int], slack: int
     ) -> None:
+        if kept[0] != 0:
+            raise ValueError("a running sum begins with nothing kept of an earlier one")
         self._slack = slack
         self._choices = list(zip(sensitivities, kept, scales, strict=True))
-        self._next, self._stop = 0, 0
+        self._series, self._next, self._stop = -1, 0, 0
 
     def spend(self, ask: Ask) -> bool:
         how = ask.how
@@ -242,9 +285,9 @@ class RunningChoices:
         asked = ask.mechanism, (ask.sensitivity, how.kept, ask.scale), how.slack, ask.batch
         if asked != ("exponential", self._choices[self._next], self._slack, None):
             return False
-        if how.fresh.start < self._stop or how.fresh.stop > ask.rows.stop:
+        if how.fresh.start < self._stop or (self._next > 0 and how.series != self._series):
             return False
-        self._next, self._stop = self._next + 1, how.fresh.stop
+        self._series, self._next, self._stop = how.series, self._next + 1, how.fresh.stop
         return True
 
     def left(self) -> str:

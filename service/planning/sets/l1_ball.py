@@ -42,6 +42,8 @@ class L1Ball(BaseSet):
             centre=np.zeros(d),
             scores=_both_signs,
             vertex=lambda i: self.radius * axis(d, i % d, 1.0 if i < d else -1.0),
+            opposite=lambda i: (i + d) % (2 * d),
+            candidates=2 * d,
         )
 
 

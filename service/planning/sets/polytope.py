@@ -83,4 +83,6 @@ class Polytope(BaseSet):
                 + public_part((relative * pull).sum(axis=1))
             ),
             vertex=lambda i: vertices[i],
+            opposite=lambda i: int(np.abs(vertices - vertices[i]).sum(axis=1).argmax()),
+            candidates=len(vertices),
         )

@@ -43,4 +43,6 @@ class Simplex(BaseSet):
             centre=np.full(d, self.total / d),
             scores=lambda pull, total: total + public_part(pull),
             vertex=lambda i: self.total * axis(d, i, 1.0),
+            opposite=lambda i: (i + 1) % d,
+            candidates=d,
         )

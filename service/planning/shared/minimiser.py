@@ -1,51 +1,21 @@
 """Minimise in float64, release the point: how far one record moves a *computed* minimiser.
 
-**Objective.** F(w) = f(w) + (lambda/2) ||w||^2 over a ball about 0. The data part f is convex,
-L-Lipschitz and beta-smooth, and replacing one record changes its gradient by at most `change` at any
-w: 2L/n for a mean of L-Lipschitz losses. The regulariser is the same for neighbours and cancels; so
-L is of the data part alone. Every minimiser has norm at most L/lambda, since there lambda w is a mean
-of gradients, so the ball's radius R is the smaller of the set's and L/lambda, and both are public.
+**Problem.** min over a ball about 0 of F(w) = f(w) + (lambda/2) ||w||^2, f convex, L-Lipschitz and
+beta-smooth; a replaced record changes its gradient by at most `change` at any w (2L/n for a mean of
+L-Lipschitz losses). R, the ball's radius, is at most L/lambda.
 
-Each solver's sensitivity holds for *every* pair of neighbours and includes its own inexactness: the
-runs have T steps whatever the data, and e bounds the l2 error of one computed step.
+**Sensitivity.** For *every* pair of neighbours, of the point as it is computed: T steps whatever the
+data, each with an l2 error of at most e; q = 1 - eta lambda.
 
-**Descent** (`DESCENT`). w <- P(w - eta (grad f + lambda w)). For eta <= 2/(beta + 2 lambda)
-the step is (1 - eta lambda) (I - s grad f) with s = eta/(1 - eta lambda) <= 2/beta, and I - s grad f
-is non-expansive (Baillon and Haddad; or, where f is known to be smooth in the ball only, because its
-averaged Hessian on the segment between two points has eigenvalues in [0, beta]), as P is. So a step
-shrinks the distance of two runs by q = 1 - eta lambda and adds eta change + 2e: after any T it is at
-most (change/lambda + 2e/(eta lambda)) (1 - q^T). No accuracy is needed, only useful. By the same
-count a run gets no further from 0 than (L/lambda) (1 - q^T).
+    descent, any T      (change/lambda + 2e/(eta lambda)) (1 - q^T), for eta <= 2/(beta + 2 lambda)
+    sgd, K passes       2 eta L (sum over j < K of q^(j n)) + 2e/(eta lambda), beta of one record
+    accelerated         change/lambda + 2a, a = sqrt(2) (L/lambda) (1 - theta)^(T/2) + 4e/lambda,
+                        theta = sqrt(lambda/B), B >= beta + lambda; the ball not below L/lambda
+    subgradient         change/lambda + 2 sqrt(2 alpha/lambda), alpha = 2 (L + lambda R)^2/(lambda
+                        (T+2)), and what errors add to it
 
-**SGD** (sgd). K passes in the order of the rows, one record per step, the same eta with the record's
-own beta. Steps on a common record shrink by q; the exchanged record adds 2 eta L once per pass, and
-adds most in the last place: 2 eta L sum over j < K of q^(j n), and 2e/(eta lambda) for rounding.
-
-**Accelerated** (accelerated). y = w + m (w - w_before), w <- y - (grad f(y) + lambda y)/B with B >=
-beta + lambda, theta = sqrt(lambda/B), m = (1 - theta)/(1 + theta), from 0, no projection: so the
-ball must not be smaller than L/lambda. Let v = w_before + (w - w_before)/theta and Phi = F(w) - F* +
-(lambda/2) ||v - w*||^2. With a gradient error of at most e the textbook argument gives Phi' <= (1 -
-theta) Phi + theta e ||v' - w*||, since the error meets the convex combination of w and w* whose
-difference to w' is theta (v' - w*). As ||v' - w*|| <= sqrt(2 Phi'/lambda), sqrt(Phi') <= sqrt(1 -
-theta) sqrt(Phi) + theta e sqrt(2/lambda), and as 1 - sqrt(1 - theta) >= theta/2, sqrt(Phi_T) <= (1 -
-theta)^(T/2) sqrt(Phi_0) + 2 e sqrt(2/lambda), where Phi_0 <= 2 (F(0) - F*) <= L^2/lambda. So ||w_T -
-w*|| <= sqrt(2) (L/lambda) (1 - theta)^(T/2) + 4e/lambda =: a; minimisers are change/lambda apart,
-computed points at most 2a more. Every w, v and so y stays within 3L/lambda while e <= L/8. Rounding
-of w and y counts as a gradient error B times as large: a gradient step is non-expansive.
-
-**Subgradient** (subgradient). For a loss with a corner, as it is: steps 2/(lambda (t+1)), projected,
-and the mean of w_1 = 0, ..., w_{T+1} weighted by t. Then F(mean) - F* <= 2 (L + lambda R)^2/(lambda
-(T+2)) =: alpha for every data set, the mean lies within sqrt(2 alpha/lambda) of the minimiser, and
-computed points are at most change/lambda + 2 sqrt(2 alpha/lambda) apart. A slope taken at a margin
-that is off by m is a subgradient up to 2 L0 m, which adds to alpha, and so does a step that is off by
-e: 5 R e/(2 eta).
-
-**Rounding**, u = 2^-53, to first order and then doubled, which covers second order, underflow and
-radii exceeded by a rounding. A margin of d products errs by (d + 10) u R X2 at most, by Cauchy and
-Schwarz. A slope errs by curvature times that, and by 8u L0 of its own: an exponential within two
-units in the last place, a sum, a quotient; or a difference and a product, then clipped. Slopes times
-rows pass through `depth` additions, in l2 an error of depth u L0 X2. The step adds a few u of each
-term; the projection's norm errs by d u.
+**Proof.** docs/proofs/minimiser.md: contraction for the first two, an a-priori bound on the accuracy
+for the others; then rounding, to first order and doubled.
 """
 
 from dataclasses import dataclass

@@ -56,6 +56,9 @@ class MinimiserSchedule(Schedule):
         BoundedAdversary | PenalisedAdversary | None, Field(discriminator="kind")
     ] = None
 
+    def sensitivities(self) -> tuple[float, ...]:
+        return (self.sensitivity,)
+
 
 def noise_per_sensitivity(goal: Target, dimension: int) -> float:
     """The root of the noise's expected squared norm, over the point's l2 sensitivity."""
