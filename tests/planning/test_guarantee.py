@@ -27,6 +27,7 @@ from service.planning.price import (
     price_units,
 )
 from service.planning.releases import Gaussian, Pure, SampledGaussian
+from service.planning.sets import SETS
 from service.planning.spec import Facts
 from tests.planning.cases import JOBS, ROWS, SUMS, facts, planned, spec
 
@@ -556,7 +557,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "a regulariser over a set without its operator": (
         facts(),
         spec("proximal-sgd", set="simplex", regulariser={"kind": "l1", "strength": 0.1}),
-        "it runs over: l2_ball, all, box",
+        f"it runs over: {', '.join(s.name() for s in SETS if s.radial or s.separable)};",
         spec("proximal-sgd", set="box", regulariser={"kind": "l1", "strength": 0.1}),
     ),
     "groups of another number of features": (
