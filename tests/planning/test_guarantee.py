@@ -16,6 +16,8 @@ from service.planning.assemble import CalibrationError, assemble
 from service.planning.catalog import CATALOG, alternatives, plan
 from service.planning.conversion import UNITS, budget_units
 from service.planning.lattice import SCALE_MAX, ScoreLattice, SumLattice
+from service.planning.losses import LOSSES, fitting
+from service.planning.needs import either
 from service.planning.plan import Plan
 from service.planning.price import (
     AccountTerms,
@@ -25,6 +27,7 @@ from service.planning.price import (
     price_units,
 )
 from service.planning.releases import Gaussian, Pure, SampledGaussian
+from service.planning.sets import SETS
 from service.planning.spec import Facts
 from tests.planning.cases import JOBS, ROWS, SUMS, facts, planned, spec
 
@@ -222,6 +225,9 @@ UNBOUNDED = facts("float64")
 NUMERIC = facts(label="numeric")
 FREE = facts(label="unbounded")
 PURE = facts(delta=0.0)
+SMOOTH = [
+    n for n in fitting("binary") if n in {e.name() for e in LOSSES if e().convex and e().smooth}
+]
 SGD, GD, OP = "clipped-sgd", "gradient-descent", "output-perturbation"
 PHASED, FW = "phased-sgd", "frank-wolfe"
 ABSOLUTE = spec(GD, loss="absolute")
@@ -260,7 +266,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "logistic on a number": (
         NUMERIC,
         spec(GD),
-        "these do: absolute, geometric_median, huber, phase_retrieval, pinball, squared",
+        f"these do: {', '.join(fitting('numeric'))}.",
         spec(GD, loss="squared"),
     ),
     "unbounded without clip": (
@@ -539,7 +545,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "acceleration over a corner": (
         facts(),
         spec("accelerated-clipped-sgd", loss="hinge"),
-        "use the loss huber, logistic, smoothed_hinge or squared, or use accelerated-sgd",
+        f"use the loss {either(SMOOTH)}, or use accelerated-sgd",
         spec("accelerated-clipped-sgd", loss="smoothed_hinge"),
     ),
     "a regulariser elsewhere": (
@@ -551,7 +557,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "a regulariser over a set without its operator": (
         facts(),
         spec("proximal-sgd", set="simplex", regulariser={"kind": "l1", "strength": 0.1}),
-        "it runs over: l2_ball, all, box",
+        f"it runs over: {', '.join(s.name() for s in SETS if s.radial or s.separable)};",
         spec("proximal-sgd", set="box", regulariser={"kind": "l1", "strength": 0.1}),
     ),
     "groups of another number of features": (
