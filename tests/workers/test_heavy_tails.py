@@ -112,13 +112,13 @@ def test_the_chosen_clip_is_near_the_quantile():
     lengths = np.sort(np.linalg.norm(x, axis=1) / 2)
     rank, scale = made.private_clip.rank, made.private_clip.scale
     for i in range(20):
-        door = Data(made, x, np.ones(20_000), Randomness(bytes([i] * 32), made.digest()))
-        clip = door.settle_clip()
+        guarded = Data(made, x, np.ones(20_000), Randomness(bytes([i] * 32), made.digest()))
+        clip = guarded.settle_clip()
         missed = abs(np.searchsorted(lengths, clip) - rank)
         step = np.searchsorted(lengths, clip * 2**0.25) - np.searchsorted(lengths, clip / 2**0.25)
         assert missed <= step + 20 * scale
-        assert door._sums.lattice.clip == clip * made.lattice.clip
-        assert door._sums.lattice.step == clip * made.lattice.step
+        assert guarded._sums.lattice.clip == clip * made.lattice.clip
+        assert guarded._sums.lattice.step == clip * made.lattice.step
 
 
 @pytest.mark.parametrize("length", [1e-6, 1.05, 3.0, 1e9])
@@ -128,8 +128,8 @@ def test_a_clip_is_chosen_well_where_all_gradients_are_of_one_length(length):
     x = np.zeros((20_000, D))
     x[:, 1] = 2 * length
     for i in range(20):
-        door = Data(made, x, np.ones(20_000), Randomness(bytes([i] * 32), made.digest()))
-        assert length <= door.settle_clip() <= length * 2**0.2501
+        guarded = Data(made, x, np.ones(20_000), Randomness(bytes([i] * 32), made.digest()))
+        assert length <= guarded.settle_clip() <= length * 2**0.2501
 
 
 def test_the_clip_wanted_is_the_first_that_enough_records_do_not_exceed():
@@ -144,9 +144,9 @@ def test_the_clip_wanted_is_the_first_that_enough_records_do_not_exceed():
 @noises
 def test_no_sum_leaves_before_its_clip_was_chosen(algorithm, storage, noise):
     made = chosen(algorithm, storage, noise, rows=97)
-    door = sums(made, *data(made, 97))
+    guarded = sums(made, *data(made, 97))
     with pytest.raises(WrongDataError):
-        door.noisy_sum(np.zeros(D), 0, 10)
+        guarded.noisy_sum(np.zeros(D), 0, 10)
 
 
 @algorithms
@@ -166,10 +166,10 @@ def test_a_chosen_clip_scales_what_a_unit_is_worth_and_no_integer(algorithm, sto
             results = []
             for row, label in pool:
                 x[0], y[0] = row, label
-                door = sums(made, x, y)
-                door._clip = clip
-                door.use(made.lattice)
-                results.append(exact_sum(door, w, 0, N))
+                guarded = sums(made, x, y)
+                guarded._clip = clip
+                guarded.use(made.lattice)
+                results.append(exact_sum(guarded, w, 0, N))
             farthest = max(farthest, *(movement(made, a, b) for a, b in combinations(results, 2)))
         sensitivity = made.lattice.release().sensitivity
         assert farthest <= sensitivity
@@ -185,10 +185,10 @@ def test_a_run_with_a_chosen_clip_releases_what_was_priced(algorithm, storage, n
     x, y = data(made, 97)
     models = [RUNS[algorithm](made, sums(made, x, y), Progress()) for _ in range(2)]
     assert np.isfinite(models[0]).all() and np.array_equal(*models)
-    door = sums(made, x, y)
-    RUNS[algorithm](made, door, Progress())
+    guarded = sums(made, x, y)
+    RUNS[algorithm](made, guarded, Progress())
     with pytest.raises(GateError):
-        door.noisy_sum(np.zeros(D), 0, 10)
+        guarded.noisy_sum(np.zeros(D), 0, 10)
 
 
 def test_softmax_takes_a_chosen_clip():
@@ -293,31 +293,31 @@ class Watched(Data):
 def test_linear_time_every_row_is_read_once_at_most(algorithm, asked):
     parameters = {"clip": 1.0, **asked}
     made = plan(spec(algorithm, parameters=parameters), facts("float64", rows=97, columns=D))
-    door = sums(made, *data(made, 97), Watched)
-    RUNS[algorithm](made, door, Progress())
+    guarded = sums(made, *data(made, 97), Watched)
+    RUNS[algorithm](made, guarded, Progress())
     schedule = made.schedule
     assert schedule.model_dump().items() >= asked.items()
     used = schedule.steps * schedule.batch
     assert used <= 97 and made.gradients == used
-    assert (door.read[:used] == 1).all() and (door.read[used:] == 0).all()
+    assert (guarded.read[:used] == 1).all() and (guarded.read[used:] == 0).all()
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 def test_phases_read_disjoint_rows_as_often_as_each_paid_for(ridge):
     job = spec("localized-subgradient", ridge=ridge, parameters={"steps": 20})
     made = plan(job, facts(rows=997, columns=D))
-    door = sums(made, *data(made, 997), Watched)
+    guarded = sums(made, *data(made, 997), Watched)
     progress = Progress()
-    RUNS["localized-subgradient"](made, door, progress)
+    RUNS["localized-subgradient"](made, guarded, progress)
     end = 0
     for phase, part in zip(made.schedule.phases, made.release.parts, strict=True):
         assert phase.start == end < phase.stop
         end = phase.stop
-        assert (door.read[phase.start : phase.stop] == phase.steps).all()
+        assert (guarded.read[phase.start : phase.stop] == phase.steps).all()
         assert (part.release, part.times) == (phase.lattice.release(), phase.steps)
-    assert end <= 997 and (door.read[end:] == 0).all()
+    assert end <= 997 and (guarded.read[end:] == 0).all()
     assert progress.done == made.schedule.steps
-    assert made.gradients == door.read.sum()
+    assert made.gradients == guarded.read.sum()
 
 
 def test_drawn_batches_come_from_their_own_phase():
@@ -358,9 +358,9 @@ def test_no_exchange_moves_a_phase_beyond_the_lattice_that_it_paid_for(storage, 
             results = []
             for row, label in pool:
                 x[phase.start], y[phase.start] = row, label
-                door = sums(made, x, y)
-                door.use(phase.lattice)
-                results.append(exact_sum(door, w, phase.start, phase.stop))
+                guarded = sums(made, x, y)
+                guarded.use(phase.lattice)
+                results.append(exact_sum(guarded, w, phase.start, phase.stop))
             farthest = max(farthest, *(movement(made, a, b) for a, b in combinations(results, 2)))
         sensitivity = phase.lattice.release().sensitivity
         assert sensitivity / 1.5 <= farthest <= sensitivity
@@ -485,8 +485,8 @@ def test_without_noise_a_run_comes_near_the_optimum(algorithm, storage):
     def objective(w):
         return float(np.logaddexp(0, -y * (X @ w)).mean() + ridge / 2 * w @ w)
 
-    door = Noiseless(made, x, y, Randomness(KEY, made.digest()))
-    found = RUNS[algorithm](made, door, Progress())
+    guarded = Noiseless(made, x, y, Randomness(KEY, made.digest()))
+    found = RUNS[algorithm](made, guarded, Progress())
     least = minimize(objective, np.zeros(D), tol=1e-12).fun
     assert objective(found) - least <= 0.1 * (objective(np.zeros(D)) - least) + 1e-3
 

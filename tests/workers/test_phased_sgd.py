@@ -60,9 +60,9 @@ class Bare(Data):
 
 def means(made, x, y, start):
     """Every phase's mean if each starts at `start` (the first always does at 0)."""
-    door = Bare(made, x.astype(np.int16), y, [start])
-    RUNS[NAME](made, door, Progress())
-    return door.means
+    guarded = Bare(made, x.astype(np.int16), y, [start])
+    RUNS[NAME](made, guarded, Progress())
+    return guarded.means
 
 
 def records() -> list[tuple[np.ndarray, float]]:
@@ -309,9 +309,9 @@ def test_phases_share_no_row_and_printed_ones_do(rows):
     ranges = [positions for positions, _ in phases_of(made)]
     seen = [i for positions in ranges for i in positions]
     assert len(seen) == len(set(seen)) == rows - rows.bit_count() and max(seen) < rows
-    door = Bare(made, np.zeros((rows, D), dtype=np.int16), np.ones(rows), [np.zeros(D)])
-    RUNS[NAME](made, door, Progress())
-    assert door.rows == ranges
+    guarded = Bare(made, np.zeros((rows, D), dtype=np.int16), np.ones(rows), [np.zeros(D)])
+    RUNS[NAME](made, guarded, Progress())
+    assert guarded.rows == ranges
     printed = [range(r.start, r.stop + 1) for r in ranges]  # z_s, ..., z_{s+T_k}
     for one, following in pairwise(printed):
         (shared,) = set(one) & set(following)

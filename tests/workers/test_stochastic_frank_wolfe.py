@@ -178,7 +178,7 @@ def test_the_printed_sensitivities_would_be_exceeded():
 
 
 def test_a_batch_is_charged_for_every_choice_that_it_still_influences():
-    """The price is that of the dearest batch, more than of its own choice and less than of all."""
+    """The price is that of the costliest batch, more than of its own choice and less than of all."""
     made = made_for(CHOICES, L1, rows=10**5, parameters={"rounds": 6})
     release = made.release.parts[-1]
     own = max(
@@ -382,19 +382,19 @@ def test_a_run_releases_what_was_priced_and_nothing_else(algorithm, where, delta
 
     monkeypatch.setattr(Randomness, "stream", spy)
     x, y = drawn_data(N)
-    progress, door = Progress(), Data(made, x, y, Randomness(KEY, made.digest()))
-    w = RUNS[algorithm](made, door, progress)
+    progress, guarded = Progress(), Data(made, x, y, Randomness(KEY, made.digest()))
+    w = RUNS[algorithm](made, guarded, progress)
     steps = made.schedule.steps
     assert progress.done == steps == 1 + 2 + 4
     assert addresses == [(Use.OUTPUT, 0)] + [(Use.NOISE, i) for i in range(steps)]
     assert np.abs(w).max() <= 0.3
-    for release in (lambda: door.noisy_sum(w, 0, N), lambda: door.noisy_point(w, 1.0, 0, N)):
+    for release in (lambda: guarded.noisy_sum(w, 0, N), lambda: guarded.noisy_point(w, 1.0, 0, N)):
         with pytest.raises((WrongDataError, GateError)):
             release()
     with pytest.raises(GateError):  # one more was not paid for
         if algorithm == CHOICES:
             one, choices = made.schedule.rounds[-1], made.release.parts[-1]
-            door.choose_by_running_sum(
+            guarded.choose_by_running_sum(
                 partial(Scores(made, made.schedule), np.zeros(w.size)),
                 (w, w, 0.5, 1.0),
                 kept=choices.kept[-1],
@@ -406,7 +406,7 @@ def test_a_run_releases_what_was_priced_and_nothing_else(algorithm, where, delta
                 fresh=range(N - 1, N),
             )
         else:
-            door.noisy_change(w, w, 0.5, 1.0, N - 1, N)
+            guarded.noisy_change(w, w, 0.5, 1.0, N - 1, N)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 60, 1000, 12_345, 10**8])
