@@ -13,7 +13,7 @@ from service.planning.price import price_units
 from service.planning.releases import Disjoint, Prefixes, Repeat
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_estimate, exact_sum
-from tests.workers.test_sensitivity import KEY, D, movement, records
+from tests.workers.records import KEY, D, movement, records
 from workers.algorithms import RUNS
 from workers.data import Data, Estimate
 from workers.directions import ball, frame, gaussians, network_start, uniforms
