@@ -50,7 +50,7 @@ def test_every_plan_is_described(plans):
 
 
 def test_sensitivity_over_noise_is_what_was_priced(plans):
-    """Of Gaussian noise, not drawn: squares add up within a range, and the dearest range counts."""
+    """Of Gaussian noise, not drawn: squares add up within a range, and the costliest range counts."""
     checked = 0
     for plan in plans:
         priced, releases = plan.release.gaussian(), describe(plan).releases
@@ -103,11 +103,11 @@ def test_entries_carry_the_balance_after_them(service):
     for epsilon in (0.3, 0.2):
         scene.analyst.wait(scene.analyst.submit(job(scene.dataset, epsilon))["id"])
     address = f"/v1/datasets/{scene.dataset}/ledger"
-    book = scene.owner.request("GET", address)["data"]
+    entries = scene.owner.request("GET", address)["data"]
     budget = scene.owner.budget(scene.dataset)
-    assert [e["kind"] for e in book] == ["open", "reserve", "post", "reserve", "post"]
+    assert [e["kind"] for e in entries] == ["open", "reserve", "post", "reserve", "post"]
     spent = pending = 0
-    for entry in book:
+    for entry in entries:
         pending += {"reserve": 1, "post": -1}.get(entry["kind"], 0) * entry["units"]
         spent += entry["units"] if entry["kind"] == "post" else 0
         left = budget["units_cap"] - spent - pending
@@ -115,14 +115,16 @@ def test_entries_carry_the_balance_after_them(service):
         assert entry["epsilon_spent"] == epsilon_of_units(spent, budget["delta"])
         assert entry["epsilon_remaining"] == largest_epsilon(left, budget["delta"])
     for field in ("units_spent", "units_remaining", "epsilon_spent", "epsilon_remaining"):
-        assert book[-1][field] == budget[field]
+        assert entries[-1][field] == budget[field]
     posted = scene.owner.request("GET", f"{address}?kind=post&starting_after=3")["data"]
-    assert posted == [book[-1]]  # a filter and a cursor leave the balance as it was
+    assert posted == [entries[-1]]  # a filter and a cursor leave the balance as it was
     answer = httpx.get(
         f"{service.url}{address}.csv", headers={"Authorization": f"Bearer {scene.owner.key}"}
     )
     exported = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [int(row["units_remaining"]) for row in exported] == [e["units_remaining"] for e in book]
+    assert [int(row["units_remaining"]) for row in exported] == [
+        e["units_remaining"] for e in entries
+    ]
 
 
 def test_a_share_says_what_is_committed_of_it(service):

@@ -10,7 +10,7 @@ from service.audit.verify import verify_chain
 from service.client import ApiError
 from service.ledger.check import check_ledger
 from service.planning.conversion import budget_units
-from tests.api.test_attacks import at_once
+from tests.api.at_once import at_once
 from tests.harness import job, numbers, numeric_schema, until
 
 

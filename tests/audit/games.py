@@ -56,8 +56,8 @@ def phased(loss="hinge"):
 
 
 def prefixed(oracle, **parameters):
-    """A job by prefix sums of one period. The smoothness makes differences too short to be dearest, so
-    the canary is in the first sum."""
+    """A job by prefix sums of one period. The smoothness makes differences too short to be the
+    costliest, so the canary is in the first sum."""
     more = {"oracle": oracle, "clip": 0.05, "radius": 0.02, "smoothness": 0.1, **parameters}
     return {"loss": "logistic", "parameters": {"steps": 4, "period": 4, "block": 2, **more}}
 

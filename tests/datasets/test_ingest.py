@@ -1,67 +1,14 @@
 """A file becomes arrays, or a refusal that leaves nothing behind."""
 
-import io
-import json
 import math
-import signal
 import stat
-import zipfile
 
 import numpy as np
 import pytest
 
 from service.datasets import encode, ingest, read, store
-from service.datasets.ingest import IngestCrashed, IngestRequest
-from service.datasets.read import IngestLimitError, ParseError
-from service.datasets.schema import Schema
-
-SCHEMA = {
-    "columns": [
-        {"name": "age", "kind": "numeric", "lower": 0, "upper": 100, "fill": 50},
-        {"name": "city", "kind": "categorical", "categories": ["Bonn", "Köln"]},
-        {"name": "note", "kind": "ignored"},
-    ],
-    "label": {"name": "y", "kind": "binary", "positive": "1", "negative": "0"},
-}
-CSV = "age,city,note,y\n10,Bonn,a,1\n20,Köln,b,0\n30,Rom,c,1\nNA,Bonn,d,0\n"
-
-
-@pytest.fixture
-def request_for(tmp_path):
-    def make(content, schema=SCHEMA, **fields):
-        source = tmp_path / "source"
-        source.write_bytes(content.encode() if isinstance(content, str) else content)
-        defaults = {
-            "source": source,
-            "format": "csv" if isinstance(content, str) else "npz",
-            "schema": Schema.model_validate(schema),
-            "out_dir": tmp_path / "out",
-            "content_key": "ab" * 32,
-            "shuffle_key": "cd" * 32,
-            "max_rows": 10**6,
-            "cpu_seconds": 60,
-            "memory_bytes": 2 << 30,
-        }
-        return IngestRequest(**(defaults | fields))
-
-    return make
-
-
-def npz(**arrays) -> bytes:
-    out = io.BytesIO()
-    np.savez(out, **arrays)
-    return out.getvalue()
-
-
-def left_behind(tmp_path) -> list[str]:
-    return [path.name for path in tmp_path.iterdir() if path.name != "source"]
-
-
-def content_mac(request, tmp_path) -> str:
-    result = ingest.ingest(request)
-    store.delete_data(tmp_path / "out")
-    return result.content_mac
-
+from service.datasets.read import ParseError
+from tests.datasets.files import CSV, GOOD, HEADER, SCHEMA, content_mac, left_behind, npz
 
 # --- what is stored ------------------------------------------------------------------------------
 
@@ -192,9 +139,6 @@ def test_x_and_y_arrays_follow_the_order_of_the_schema(request_for, tmp_path):
 
 # --- what is refused -----------------------------------------------------------------------------
 
-HEADER = "age,city,note,y\n"
-GOOD = "1,Bonn,a,1\n"
-
 
 @pytest.mark.parametrize(
     ("content", "row", "column", "reason"),
@@ -255,167 +199,3 @@ def test_an_npz_is_refused(content, column, reason, request_for, tmp_path):
     assert (refused.value.row, refused.value.column) == (None, column) or column == "age"
     assert reason in refused.value.reason
     assert left_behind(tmp_path) == []
-
-
-# --- the fingerprint -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "age,city,note,y\nNA,Bonn,d,0\n30,Rom,c,1\n20,Köln,b,0\n10,Bonn,a,1\n",  # rows
-        "y,note,city,age\n1,a,Bonn,10\n0,b,Köln,20\n1,c,Rom,30\n0,d,Bonn,NA\n",  # columns
-        CSV.replace("Bonn", '"Bonn"').replace("\n", "\r\n"),  # quoting, line ends
-        CSV.replace(",", " , "),  # blanks
-        CSV.replace("10,", "1e1,").replace("NA", ""),  # spelling
-    ],
-)
-def test_the_mac_ignores_the_arrangement(content, request_for, tmp_path):
-    expected = content_mac(request_for(CSV), tmp_path)
-    assert content_mac(request_for(content), tmp_path) == expected
-
-
-def test_the_mac_ignores_schema_shuffle_and_block_size(request_for, tmp_path, monkeypatch):
-    expected = content_mac(request_for(CSV), tmp_path)
-    other = {
-        "columns": [{"name": "note", "kind": "categorical", "categories": ["a"]},
-                    {"name": "age", "kind": "ignored"}, {"name": "city", "kind": "ignored"}],
-        "label": {"name": "y", "kind": "numeric", "lower": 0, "upper": 1},
-    }  # fmt: skip
-    monkeypatch.setattr(read, "BLOCK_CELLS", 1)
-    assert content_mac(request_for(CSV, other, shuffle_key="ef" * 32), tmp_path) == expected
-
-
-def test_renaming_the_columns_of_x_does_not_change_the_mac(request_for, tmp_path):
-    content = npz(X=np.array([[1.0], [2.0]]), y=[1, 0])
-    macs = {
-        content_mac(
-            request_for(content, SCHEMA | {"columns": [SCHEMA["columns"][0] | n]}), tmp_path
-        )
-        for n in ({"name": "age"}, {"name": "renamed"})
-    }
-    assert len(macs) == 1
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        CSV.replace("10,", "11,"),  # a number
-        CSV.replace("Rom", "rom"),  # a text
-        CSV.replace(",d,", ",e,"),  # an ignored cell
-        CSV + "10,Bonn,a,1\n",  # a repeated row
-        CSV + "10,Bonn,a,1\n10,Bonn,a,1\n",  # which xor would cancel
-        CSV.replace("10,Bonn,a,1\n20,Köln,b,0", "20,Bonn,a,1\n10,Köln,b,0"),  # pairing of cells
-        CSV.replace(",note,", ",").replace(",a,", ",").replace(",b,", ",")
-        .replace(",c,", ",").replace(",d,", ","),  # a column
-    ],
-)  # fmt: skip
-def test_the_mac_notices_other_content(content, request_for, tmp_path):
-    expected = content_mac(request_for(CSV), tmp_path)
-    assert content_mac(request_for(content), tmp_path) != expected
-
-
-def test_the_mac_depends_on_its_key(request_for, tmp_path):
-    macs = {content_mac(request_for(CSV, content_key=k * 32), tmp_path) for k in ("00", "01")}
-    assert len(macs) == 2
-
-
-# --- limits of the child -------------------------------------------------------------------------
-
-
-def bomb(megabytes: int) -> bytes:
-    """A small archive whose members claim, and unpack to, a lot of zeros."""
-    out = io.BytesIO()
-    archive = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
-    with archive, archive.open("age.npy", "w") as member:
-        header = {"descr": "<f8", "fortran_order": False, "shape": (megabytes << 17,)}
-        np.lib.format.write_array_header_1_0(member, header)
-        for _ in range(megabytes):
-            member.write(bytes(1 << 20))
-    return out.getvalue()
-
-
-def claiming(elements: int) -> bytes:
-    """A tiny member whose header claims a huge shape, which the directory does not show."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive, archive.open("age.npy", "w") as member:
-        header = {"descr": "<f8", "fortran_order": False, "shape": (elements,)}
-        np.lib.format.write_array_header_1_0(member, header)
-    return out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("content", "limits", "limit"),
-    [  # made when it is their turn: some are large
-        (lambda: bomb(600), {"memory_bytes": 512 << 20}, "memory"),
-        (lambda: claiming(1 << 40), {}, "memory"),
-        (lambda: CSV, {"max_rows": 3}, "rows"),
-        (
-            lambda: bomb(450),
-            {"memory_bytes": 512 << 20},
-            "memory",
-        ),  # the directory alone would pass
-        (lambda: HEADER + GOOD * 100_000, {"disk_bytes": 100_000}, "disk"),
-        (lambda: HEADER + GOOD * 2_000_000, {"cpu_seconds": 1, "max_rows": 10**8}, "cpu"),
-    ],
-    ids=["zip bomb", "lying header", "rows", "address space", "disk", "cpu"],
-)
-def test_a_file_beyond_its_limits_leaves_nothing_behind(
-    content, limits, limit, request_for, tmp_path
-):
-    with pytest.raises(IngestLimitError) as refused:
-        ingest.run_ingest(request_for(content(), **limits))
-    assert refused.value.limit == limit
-    assert left_behind(tmp_path) == []
-
-
-def test_a_parse_error_crosses_the_process_boundary(request_for, tmp_path):
-    with pytest.raises(ParseError) as refused:
-        ingest.run_ingest(request_for(HEADER + GOOD + "old,Bonn,a,1\n"))
-    assert refused.value.args == (2, "age", "not a number: 'old'")
-    assert left_behind(tmp_path) == []
-
-
-def test_a_missing_source_is_a_crash_and_not_a_result(request_for, tmp_path):
-    with pytest.raises(IngestCrashed, match="exception"):
-        ingest.run_ingest(request_for(CSV, source=tmp_path / "gone"))
-    assert left_behind(tmp_path) == []
-
-
-@pytest.mark.parametrize("finished", [False, True])
-def test_a_child_killed_before_or_after_its_rename_leaves_nothing_behind(
-    finished, request_for, tmp_path, monkeypatch
-):
-    request = request_for(CSV)
-
-    def killed(request):
-        folder = request.out_dir if finished else store.partial_folder(request.out_dir)
-        folder.mkdir()
-        (folder / "x.npy").touch()
-        return ingest.subprocess.CompletedProcess([], -signal.SIGKILL, b"")
-
-    monkeypatch.setattr(ingest, "_spawn", killed)
-    with pytest.raises(IngestCrashed, match="signal"):
-        ingest.run_ingest(request)
-    assert left_behind(tmp_path) == []
-
-
-def test_an_existing_dataset_is_never_overwritten_or_removed(request_for, tmp_path):
-    ingest.ingest(request_for(CSV))
-    for attempt in (ingest.ingest, ingest.run_ingest):
-        with pytest.raises(FileExistsError):
-            attempt(request_for(CSV))
-    assert left_behind(tmp_path) == ["out"]
-
-
-def test_keys_are_not_shown_by_repr_nor_in_the_childs_environment(request_for, monkeypatch):
-    request = request_for(CSV)
-    assert "abab" not in repr(request)
-    assert "cdcd" not in repr(request)
-    seen = {}
-    monkeypatch.setenv("EPSILOND_SECRET", "s3cret")
-    monkeypatch.setattr(ingest.subprocess, "run", lambda args, **kw: seen.update(kw, args=args))
-    ingest._spawn(request)
-    assert "EPSILOND_SECRET" not in seen["env"]
-    assert not any("abab" in argument for argument in seen["args"])
-    assert json.loads(seen["input"])["content_key"] == "ab" * 32

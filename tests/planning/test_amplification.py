@@ -21,7 +21,7 @@ from service.planning import amplification
 from service.planning.amplification import roughly, sampled_gaussian
 from service.planning.releases import Gaussian, SampledGaussian, Subsample
 from service.planning.releases.metering import Ask
-from tests.planning.test_releases import (
+from tests.planning.divergences import (
     FLOAT,
     ORDERS,
     POPULATIONS,

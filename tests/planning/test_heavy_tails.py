@@ -14,7 +14,7 @@ from service.planning.plan import Plan
 from service.planning.price import fits_own_target, price_units
 from service.planning.shared.heavy_tails import Tails
 from tests.planning.cases import facts, spec
-from tests.planning.test_guarantee import ACCOUNTS, EPSILONS, SIZES
+from tests.planning.grid import ACCOUNTS, EPSILONS, SIZES
 
 ALL = ("clipped-sgd", "accelerated-clipped-sgd", "proximal-sgd", "localized-subgradient")
 algorithms = pytest.mark.parametrize("algorithm", ALL)

@@ -18,7 +18,7 @@ from service.planning.sets import SETS, FeasibleSet
 from service.planning.spec import Facts
 from tests.planning.cases import facts, spec
 
-ROOM = Path(service.planning.__file__).parent
+FOLDER = Path(service.planning.__file__).parent
 LISTS = {
     "losses": (LOSSES, Loss),
     "sets": (SETS, FeasibleSet),
@@ -33,7 +33,7 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.parametrize("folder", LISTS)
 def test_the_list_names_every_file_of_its_folder_and_no_other(folder):
     kinds, _ = LISTS[folder]
-    assert sorted(kind.name() for kind in kinds) == files(ROOM / folder)
+    assert sorted(kind.name() for kind in kinds) == files(FOLDER / folder)
     for kind in kinds:
         assert kind.__module__ == f"service.planning.{folder}.{kind.name()}"
 

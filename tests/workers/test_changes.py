@@ -111,6 +111,8 @@ def test_a_change_needs_a_bound_rows_and_a_loss_of_one_margin():
         with pytest.raises(WrongDataError):
             exact_change(data, w, w, 1.0, bound, start, stop)
     median = plan(spec("gradient-descent", loss="geometric_median"), facts(rows=N, columns=D))
-    door = Data(median, np.zeros((N, D), dtype=np.int16), np.zeros(N), Randomness(bytes(32), "m"))
+    guarded = Data(
+        median, np.zeros((N, D), dtype=np.int16), np.zeros(N), Randomness(bytes(32), "m")
+    )
     with pytest.raises(WrongDataError):
-        exact_change(door, w, w, 1.0, 1.0, 0, N)
+        exact_change(guarded, w, w, 1.0, 1.0, 0, N)

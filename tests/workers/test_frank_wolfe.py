@@ -159,18 +159,21 @@ def test_a_run_makes_the_choices_that_were_priced_and_nothing_else(where, delta,
     monkeypatch.setattr(Randomness, "stream", spy_on_streams)
     x, y = drawn_data(50)
     progress = Progress()
-    door = Data(made, x, y, Randomness(KEY, made.digest()))
-    w = RUNS[NAME](made, door, progress)
+    guarded = Data(made, x, y, Randomness(KEY, made.digest()))
+    w = RUNS[NAME](made, guarded, progress)
     assert len(chosen) == progress.done == made.schedule.steps == 5
     assert addresses == [(Use.NOISE, i) for i in range(5)]
     in_sequence = Repeat(release=made.lattice.release(), times=5)
     assert price_units(in_sequence, made.facts.account) == made.price.units
     assert within(made, w)
-    for release in (lambda: door.noisy_sum(w, 0, 50), lambda: door.noisy_point(w, 1.0, 0, 50)):
+    for release in (
+        lambda: guarded.noisy_sum(w, 0, 50),
+        lambda: guarded.noisy_point(w, 1.0, 0, 50),
+    ):
         with pytest.raises(WrongDataError):
             release()
     with pytest.raises(GateError):  # a sixth was not paid for
-        door.choose(
+        guarded.choose(
             w, lambda total: total, made.lattice.sensitivity_units, lambda *_: np.zeros(w.size, int)
         )
 
@@ -179,9 +182,9 @@ def test_no_choice_at_a_scale_that_was_not_priced():
     made = plan(spec(NAME, loss="hinge", set=L1), facts(rows=50, columns=D))
     other = made.lattice.model_copy(update={"scale": made.lattice.scale - 1})
     wrong = made.model_copy(update={"lattice": other})
-    door = Data(wrong, *drawn_data(50), Randomness(KEY, made.digest()))
+    guarded = Data(wrong, *drawn_data(50), Randomness(KEY, made.digest()))
     with pytest.raises(GateError):
-        door.choose(
+        guarded.choose(
             np.zeros(made.dimension),
             lambda total: total,
             made.lattice.sensitivity_units,

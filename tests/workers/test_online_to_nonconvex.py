@@ -13,7 +13,7 @@ from service.planning.price import price_units
 from service.planning.releases import Disjoint, Prefixes, Repeat
 from tests.planning.cases import facts, spec
 from tests.workers.exact import exact_estimate, exact_sum
-from tests.workers.test_sensitivity import KEY, D, movement, records
+from tests.workers.records import KEY, D, movement, records
 from workers.algorithms import RUNS
 from workers.data import Data, Estimate
 from workers.directions import ball, frame, gaussians, network_start, uniforms
@@ -201,7 +201,7 @@ def test_a_row_enters_one_sum_and_no_step_follows_the_last():
         begun().noisy_prefix(change, later, 0, b2)
     data = begun()
     data.noisy_prefix(whole, first, 0, b1)
-    with pytest.raises(GateError):  # rows that were read
+    with pytest.raises(WrongDataError, match="a row enters one sum"):
         data.noisy_prefix(change, later, b1 - 1, b1 + b2 - 1)
     data = begun()
     data.noisy_prefix(whole, first, 0, b1)

@@ -2,7 +2,7 @@
 than was priced, some exchange moves it nearly that far, and no step errs more than its bound."""
 
 from decimal import Decimal, localcontext
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,71 +11,18 @@ from scipy.optimize import minimize
 import workers.algorithms.output_perturbation as runs
 import workers.rows
 from service.planning.catalog import plan
-from service.planning.plan import Plan
 from service.planning.shared import minimiser
 from service.planning.shared.minimiser import Objective
 from tests.planning.cases import facts, spec
-from workers.algorithms import RUNS
+from tests.workers.minimisers import UNITS, exact_slope, farthest, point_of, random_rows
 from workers.arrays import read_only
 from workers.data import Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import sgd_block
-from workers.progress import Progress
 from workers.randomness import Randomness
 
 OP = "output-perturbation"
-SOLVERS = ("gradient-descent", "accelerated", "sgd", "subgradient")
 LOSSES = ("logistic", "hinge", "smoothed_hinge", "squared", "absolute", "huber", "pinball")
-UNITS = 4095
-
-
-class Bare(Data):
-    """Data that hands out the point as it is before noise."""
-
-    def noisy_point(self, point, sensitivity, start, stop):
-        assert sensitivity == self._plan.schedule.sensitivity
-        assert (start, stop) == (0, self._plan.facts.rows)
-        self.point = point
-        return super().noisy_point(point, sensitivity, start, stop)
-
-
-def point_of(made: Plan, x, y, kind=Bare) -> np.ndarray:
-    data = kind(made, x, y, Randomness(bytes(32), made.digest()))
-    progress = Progress()
-    released = RUNS[made.algorithm](made, data, progress)
-    assert progress.done == made.schedule.steps
-    assert np.linalg.norm(released) <= made.schedule.radius * (1 + 1e-12)
-    assert np.linalg.norm(data.point) <= made.schedule.radius * (1 + 1e-12)
-    return data.point
-
-
-def pool_of(d, rng):
-    """Zero, axes and diagonals at the bound, random directions, each with either label."""
-    rows = [np.zeros(d), *np.eye(d), *-np.eye(d), np.ones(d) / np.sqrt(d)]
-    rows += [row / np.linalg.norm(row) for row in rng.normal(size=(2, d))]
-    return [(np.trunc(row * UNITS).astype(np.int16), y) for row in rows for y in (-1.0, 1.0)]
-
-
-def farthest(made: Plan, d: int, seed: int) -> float:
-    """The largest movement of the point over exchanges of one record among zeros, among copies of one
-    record, and among random ones, the exchanged one first or last."""
-    rng = np.random.default_rng(seed)
-    n, pool = made.facts.rows, pool_of(d, rng)
-    found = 0.0
-    for others in ("zeros", "copies", "random"):
-        base = [pool[0 if others == "zeros" else rng.integers(len(pool))]] * n
-        if others == "random":
-            base = [pool[i] for i in rng.integers(len(pool), size=n)]
-        x, y = np.array([row for row, _ in base]), np.array([label for _, label in base])
-        place = int(rng.choice([0, n - 1])) if others == "random" else n - 1
-        points = []
-        for row, label in pool:
-            x[place], y[place] = row, label
-            points.append(point_of(made, x, y))
-        found = max(found, *(float(np.linalg.norm(a - b)) for a, b in combinations(points, 2)))
-    return found
-
-
 ATTACKS = [  # solver, loss, ridge, set, steps
     *[("gradient-descent", loss, 0.4, {"radius": 2.0}, 40) for loss in LOSSES],
     ("gradient-descent", "absolute", 2.0, "all", 400),
@@ -118,16 +65,6 @@ def test_by_default_the_same_holds():
 # --- rounding: against 60 digits ----------------------------------------------------------------
 
 
-def exact_slope(shape, bound, m, y):
-    if not shape.straight:
-        return -y / (1 + (y * m).exp())
-    c = Decimal(shape.curvature)
-    if shape.argument == "margin":
-        return -y * min(max(c * (1 - y * m), Decimal(0)), Decimal(1))
-    low, high = max(shape.low, -bound), min(shape.high, bound)
-    return min(max(c * (m - y), Decimal(low)), Decimal(high))
-
-
 def exact_step(made, shape, w, x, y, eta):
     """One projected step in 60 digits, of the whole gradient of the rows given."""
     unit, schedule = Decimal(made.facts.feature_step), made.schedule
@@ -145,12 +82,6 @@ def exact_step(made, shape, w, x, y, eta):
 
 def distance(a, b):
     return float(sum((Decimal(float(p)) - q) ** 2 for p, q in zip(a, b, strict=True)).sqrt())
-
-
-def random_rows(n, d, rng):
-    x = rng.normal(size=(n, d))
-    x *= UNITS / np.linalg.norm(x, axis=1, keepdims=True)
-    return np.trunc(x).astype(np.int16), rng.choice([-1.0, 1.0], n)
 
 
 def step_bound(made, shape, rows, d, eta):

@@ -17,6 +17,18 @@ from service.planning.price import price_units
 from service.planning.releases import Repeat
 from tests.planning.cases import ROWS, facts, planned, spec
 from tests.workers.exact import exact_sum
+from tests.workers.records import (
+    MIXES,
+    D,
+    N,
+    data,
+    movement,
+    noises,
+    records,
+    storages,
+    sums,
+    weights,
+)
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import GateError
@@ -24,64 +36,14 @@ from workers.progress import Progress
 from workers.randomness import Randomness, Use
 from workers.rows import WrongDataError
 
-KEY = bytes(range(32))
-N, D = 6, 3
-MIXES = {"gaussian": None, "laplace": 0.0}
 LOSSES = ("logistic", "squared")
-
 algorithms = pytest.mark.parametrize("algorithm", [name for name in ROWS if ROWS[name].sums])
-storages = pytest.mark.parametrize("storage", ["fixed", "float64"])
-noises = pytest.mark.parametrize("noise", MIXES)
-
-
-def sums(made: Plan, x: np.ndarray, y: np.ndarray, kind: type[Data] = Data) -> Data:
-    return kind(made, x, y, Randomness(KEY, made.digest()))
 
 
 def small_plan(algorithm: str, storage: str, noise: str, loss: str = "logistic") -> Plan:
     clip = {"parameters": {"clip": 1.0}} if storage == "float64" else {}
     job = spec(algorithm, 1.0, MIXES[noise], **{"loss": loss, **clip})
     return plan(job, facts(storage, rows=N, columns=D))
-
-
-def movement(made: Plan, a: np.ndarray, b: np.ndarray) -> float:
-    """How far two sums are apart in the lattice's norm; never rounded down past an integer."""
-    moved = [int(p) - int(q) for p, q in zip(a, b, strict=True)]
-    if made.lattice.norm == "l1":
-        return sum(map(abs, moved))
-    squares = sum(m * m for m in moved)
-    return isqrt(squares) + (isqrt(squares) ** 2 < squares)
-
-
-def within_norm(row: np.ndarray, l2: int) -> np.ndarray:
-    """The integer row, shortened until its exact l2 norm is at most l2."""
-    row = np.trunc(row).astype(int)
-    while sum(int(v) ** 2 for v in row) > l2 * l2:
-        row = np.trunc(row * (1 - 1e-4)).astype(int)
-    return row
-
-
-def records(made: Plan, rng: np.random.Generator) -> list[tuple[np.ndarray, float]]:
-    """Records that an adversary would try: zero, axes, diagonals, opposite pairs that lean the same
-    way along (1, -1, 0) and so share a saturated derivative, random ones; float rows also extreme."""
-    lean = np.array([1.0, -1.0, 0.0])
-    rows = [np.zeros(D), *np.eye(D), *-np.eye(D)]
-    for long in (np.array([0, 0, 1.0]), np.ones(D) / np.sqrt(D), np.array([1, 1, 0]) / np.sqrt(2)):
-        rows += [long - 0.03 * lean, -long - 0.03 * lean, long + 0.03 * lean]
-    rows += [row / np.linalg.norm(row) for row in rng.normal(size=(4, D))]
-    if made.facts.storage == "fixed":
-        rows = [within_norm(row * made.facts.l2_units, made.facts.l2_units) for row in rows]
-    else:
-        rows = [row * scale for row in rows for scale in (1.0, 1e6)]
-        rows += [np.array(row) for row in ([1e300, -1e300, 1.7e308], [5e-324, 0, 0])]
-        rows += [np.array(row) for row in ([np.nan, 1, 1], [np.inf, 1, 1], [0, -np.inf, 0])]
-    return [(row, y) for row in rows for y in (-1.0, 1.0)]
-
-
-def weights(rng: np.random.Generator) -> list[np.ndarray]:
-    lean = np.array([1.0, -1.0, 0.0])
-    extreme = [np.zeros(D), 1e4 * lean, -1e4 * lean, 1e300 * lean, np.full(D, np.nan)]
-    return [*extreme, rng.normal(size=D)]
 
 
 @algorithms
@@ -129,13 +91,6 @@ def test_a_run_releases_what_was_priced_and_nothing_else(algorithm, storage, noi
     assert price_units(in_sequence, made.facts.account) == made.price.units
     assert progress.done == made.schedule.steps
     assert np.isfinite(result).all() and np.linalg.norm(result) <= made.spec.set.radius * (1 + 1e-9)
-
-
-def data(made: Plan, n: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(9)
-    x = rng.integers(-2300, 2300, (n, D))
-    x = x.astype(np.int16) if made.facts.storage == "fixed" else x / 1000
-    return x, rng.choice([-1.0, 1.0], n)
 
 
 @pytest.fixture
@@ -269,7 +224,7 @@ def test_no_row_beyond_the_data_and_no_release_beyond_the_plan(storage):
     noisy, batch, steps = sums(made, x, y), made.schedule.batch, made.schedule.steps
     for start, stop in ((-3, 97), (0, 98), (96, 200), (5, 5), (7, 3)):
         with pytest.raises(WrongDataError):
-            noisy.noisy_sum(np.zeros(D), start, stop)
+            sums(made, x, y).noisy_sum(np.zeros(D), start, stop)
     for t in range(steps):
         noisy.noisy_sum(np.zeros(D), t * batch, (t + 1) * batch)
     with pytest.raises(GateError, match="0 parts to begin"):
@@ -284,6 +239,7 @@ def test_no_release_with_less_noise_or_more_sensitivity_than_was_priced(storage,
     other = made.lattice.model_copy(update=wrong)
     noisy = sums(made, *data(made, 97))
     noisy.noisy_sum(np.zeros(D), 0, 97)
+    noisy._lattices.append(other)  # or it would not come so far
     noisy.use(other)
     with pytest.raises(GateError, match="asked for gaussian noise of scale"):
         noisy.noisy_sum(np.zeros(D), 0, 97)
@@ -295,6 +251,7 @@ def test_no_release_with_less_noise_or_more_sensitivity_than_was_priced(storage,
 
 
 # --- stored rows ------------------------------------------------------------------------------------
+
 
 COLUMNS = [{"name": f"c{i}", "kind": "numeric", "lower": 0, "upper": 1} for i in range(6)]
 LABEL = {"name": "y", "kind": "binary", "positive": "1", "negative": "0"}

@@ -12,8 +12,8 @@ import workers
 ROOT = Path(__file__).parents[2]
 FILES = sorted(
     path.relative_to(ROOT).as_posix()
-    for room in ("service", "workers")
-    for path in (ROOT / room).rglob("*.py")
+    for folder in ("service", "workers")
+    for path in (ROOT / folder).rglob("*.py")
 )
 GENERATORS = {
     *("random", "_random", "numpy.random", "numba.np.random", "numba.cuda.random", "uuid"),

@@ -44,7 +44,9 @@ def index() -> str:
         for one in ALGORITHMS.values()
     ]
     listed = table(["name", "problem", "from", "needs", "cost"], rows)
-    papers = "".join(f"- {paper}\n" for paper in dict.fromkeys(o.paper for o in ALGORITHMS.values()))
+    papers = "".join(
+        f"- {paper}\n" for paper in dict.fromkeys(o.paper for o in ALGORITHMS.values())
+    )
     return written(f"{PLANS}/__init__.py") + INDEX + listed + f"\n## Papers\n\n{papers}"
 
 
