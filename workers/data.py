@@ -1,11 +1,12 @@
 """A dataset as the algorithms see it: noisy sums, noisy points and choices, and nothing else.
 
 What is computed is in sums.py, what may leave and with which noise in gate.py; here the two meet.
-Every method that returns something of the rows returns what the gate let out.
+Every method that returns something of the rows returns what the gate let out, but for `blocks`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -14,16 +15,18 @@ from pydantic import BaseModel
 
 from service.planning.lattice import POINT_UNITS_MAX, PointLattice, ScoreLattice, SumLattice
 from service.planning.plan import Plan
-from service.planning.releases import Recursive
 from service.planning.releases.metering import Prefix, Running
 from service.planning.shared.prefixes import Mechanism
+from service.planning.vertices import Corners
 from workers.arrays import Array, Floats, Sum
+from workers.clip import CLIPS, clip_ballot
 from workers.gate import Ballot, Gate
 from workers.prefixes import Root, Tree, prefixes
 from workers.randomness import Randomness, Stream, Use
 from workers.rows import Rows, WrongDataError
 from workers.running import Exact, carry, nothing
-from workers.sums import CLIPS, Sums
+from workers.sums import Sums
+from workers.vertices import VertexScores
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -33,7 +36,7 @@ def _guarded(method: Callable[Concatenate["Data", P], T]) -> Callable[Concatenat
     """A way out of the data: an exception on it shuts the gate."""
 
     def way_out(data: "Data", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with data._gate.guard():
+        with data._lock, data._gate.guard():  # one release at a time: each has a number of its own
             return method(data, *args, **kwargs)
 
     way_out.__doc__ = method.__doc__
@@ -62,16 +65,19 @@ class Data:
         released: Floats | None = None,
     ) -> None:
         """`released` are the weights of the model that the Plan names, if it does."""
-        self._plan, self._released = plan, released
+        self._plan, self._released, self._lock = plan, released, RLock()
         self._rows, self._gate = Rows(plan.facts, x, y), Gate(plan, randomness)
         self._clip = 1.0 if plan.private_clip is None else None
         self._lattices = lattices_of(plan)
         self._prefixes: Root | Tree | None = None
         self._running: Exact = nothing(plan.dimension)
         self._series, self._number, self._hull = 0, 0, range(0)  # of the sums that are carried on
+        self._points = list(plan.schedule.released_points(plan.facts.rows))
         self._read = range(0)  # by blocks, since the last point
         if not isinstance(plan.lattice, PointLattice):
             self._sums = self._on(plan.lattice)
+        if isinstance(plan.lattice, ScoreLattice):
+            self._vertices = VertexScores(plan, plan.lattice.derivative_units)
 
     @property
     def released(self) -> Floats:
@@ -87,15 +93,7 @@ class Data:
         otherwise."""
         asked = self._plan.private_clip
         if asked is not None and self._clip is None:
-            counts = self._sums.shorter()
-            base = asked.rank - 1 + 2 * (np.arange(counts.size) >= counts.size // 2)
-            ballot = Ballot(
-                exact=counts,
-                scores=lambda counts: clip_scores(counts, asked.rank),
-                probe=lambda counts: clip_scores(counts, asked.rank),
-                ends=(base, base + 1),
-                sensitivity=asked.SENSITIVITY,
-            )
+            ballot = clip_ballot(self._sums.shorter(), asked)
             chosen = self._choice(ballot, asked.scale, range(self._rows.count))
             self._clip = float(CLIPS[chosen])
             self.use(self._lattices[0])
@@ -108,6 +106,9 @@ class Data:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
         if lattice not in self._lattices:
             raise WrongDataError("sums are made on the lattices of the Plan, and this is another")
+        lattice = self._lattices[
+            self._lattices.index(lattice)
+        ]  # what is equal may still be another
         worth = {"clip": lattice.clip * self._clip, "step": lattice.step * self._clip}
         self._sums = self._on(lattice.model_copy(update=worth))
 
@@ -151,7 +152,8 @@ class Data:
         """The mean of the estimate over all rows, plus noise."""
         rows = range(self._rows.count)
         self.use(lattice)
-        return self._vector(self._estimated(estimate, rows), lattice.step / len(rows), rows)
+        step = self._sum_lattice.step / len(rows)
+        return self._vector(self._estimated(estimate, rows), step, rows)
 
     def begin_prefixes(self, mechanism: Mechanism, length: int) -> None:
         self._prefixes = prefixes(mechanism, length, self._plan.dimension)
@@ -168,7 +170,7 @@ class Data:
         fresh = self._carried_on(start, stop)
         self.use(lattice)
         due = self._prefixes.due(self._estimated(estimate, fresh))
-        step = lattice.step / len(fresh)
+        step = self._sum_lattice.step / len(fresh)
         noisy = [
             self._vector(row, step, self._hull, prefix=Prefix(self._series, self._number, fresh, w))
             for w, row in due
@@ -185,48 +187,52 @@ class Data:
         in_turn: bool = False,
         rows: range | None = None,
     ) -> Iterator[T]:
-        """What `work` makes of blocks of rows, without noise: for what leaves by `noisy_point`. Labels
-        are kept within [-1, 1], beyond which a loss would be less smooth than was planned."""
-        read = range(self._rows.count) if rows is None else self._rows.within(rows.start, rows.stop)
-        self._read = _hull(self._read, read)
-        return self._rows.blocks(work, size, read, in_turn=in_turn, bounded_labels=True)
+        """What `work` makes of blocks of rows, for what leaves by `noisy_point`: the one thing here
+        that is without noise. It is the algorithm's duty to let no other use of it out, and to make no
+        point of what was read for an earlier one; the proof of its plan says so. Labels are kept
+        within [-1, 1], beyond which a loss would be less smooth than was planned."""
+        with self._gate.guard():
+            if not isinstance(self._plan.lattice, PointLattice):
+                raise WrongDataError("rows are read by blocks for points, and the Plan has none")
+            read = range(self._rows.count) if rows is None else rows
+            read = self._rows.within(read.start, read.stop)
+            for result in self._rows.blocks(work, size, read, in_turn=in_turn, bounded_labels=True):
+                self._read = _hull(self._read, read)
+                yield result
 
     @_guarded
-    def noisy_point(self, point: Floats, sensitivity: float, start: int, stop: int) -> Floats:
-        """A point computed from rows [start, stop), which a replaced record moves by at most
-        `sensitivity` in l2, rounded to the lattice on which that was paid for, plus noise.
+    def noisy_point(self, point: Floats) -> Floats:
+        """The next point of the Plan, which a replaced record of its rows moves by at most its
+        sensitivity in l2, rounded to the lattice on which that was paid for, plus noise.
 
         The clip and the zero for a NaN keep the conversion to integers defined; a point that obeys
         its plan meets neither.
         """
         lattice = self._plan.lattice
-        if not isinstance(lattice, PointLattice):
-            raise WrongDataError("the Plan has no lattice for points")
-        rows, read, self._read = self._rows.within(start, stop), self._read, range(0)
+        if not isinstance(lattice, PointLattice) or not self._points:
+            raise WrongDataError("the Plan has no point, or no other one")
+        (rows, sensitivity), read = self._points.pop(0), self._read
+        self._read = range(0)
         if _hull(rows, read) != rows:
             raise WrongDataError("a point depends on the rows that were read for it")
-        if sensitivity not in self._plan.schedule.sensitivities():
-            raise WrongDataError("the Plan has no point of this sensitivity")
         step = lattice.step(sensitivity, self._plan.dimension)
-        units = np.clip(np.nan_to_num(point / step), -POINT_UNITS_MAX, POINT_UNITS_MAX)
-        return self._vector(np.rint(units).astype(np.int64), step, rows)
+        units = np.nan_to_num(np.array(point, dtype=np.float64, subok=False) / step)
+        exact = np.rint(np.clip(units, -POINT_UNITS_MAX, POINT_UNITS_MAX)).astype(np.int64)
+        return self._vector(exact, step, rows)
 
     # --- Choices ---
 
+    @property
+    def corners(self) -> Corners:
+        """The vertices that are chosen among."""
+        return self._vertices.corners
+
     @_guarded
-    def choose(
-        self,
-        weights: Floats,
-        scores: Callable[[Sum], Sum],
-        sensitivity: int,
-        far_row: Callable[[int, int, int], Sum],
-    ) -> int:
-        """A candidate chosen by its score, a function of the exact sum of all rows' gradients at
-        `weights`, of which no two move apart by more than `sensitivity`. `far_row` has for any number
-        a row, within norms in l_inf and l2, that sets two scores far apart."""
+    def choose(self, weights: Floats, pull: Floats) -> int:
+        """A vertex, by its score <vertex, exact sum of all rows' gradients at `weights` + pull>."""
         rows, lattice = range(self._rows.count), self._score_lattice
         exact = self._sums.gradients(weights, rows)
-        ballot = Ballot(exact, scores, scores, self._ends(lattice, far_row), sensitivity)
+        ballot = self._vertices.ballot(exact, pull, self._gate.number)
         return self._choice(ballot, lattice.scale, rows)
 
     def begin_running_sum(self) -> None:
@@ -236,33 +242,25 @@ class Data:
     @_guarded
     def choose_by_running_sum(
         self,
-        scores: Callable[[Exact], Sum],
+        pull: Floats,
         change: tuple[Floats, Floats, float, float],
         *,
         kept: int,
         gain: int,
-        pairs: int,
-        far_row: Callable[[int, int, int], Sum],
-        slack: int,
         scale: int,
-        fresh: range,
+        start: int,
+        stop: int,
     ) -> int:
-        """A candidate chosen by its score, a function of the running sum d = (kept d + gain h)/2^32
-        since it was begun; h is the sum over the rows `fresh` of gradients'
-        changes (now, before, keep, bound). A unit in every entry of a row of features moves two
-        scores apart by at most `pairs` units, and rounding does by `slack`."""
-        lattice, one = self._score_lattice, Recursive.KEPT_ONE
-        exact = self._sums.changes(*change, self._carried_on(fresh.start, fresh.stop))
+        """A vertex, by its score <vertex, d + pull> for the running sum d = (kept d + gain h)/2^32
+        since it was begun; h is the sum over fresh rows, here [start, stop), of gradients' changes (now,
+        before, keep, bound)."""
+        fresh = self._carried_on(start, stop)
+        exact = self._sums.changes(*change, fresh)
         running = carry(self._running, exact, kept, gain)
-        ballot = Ballot(
-            exact=exact,
-            scores=lambda _: scores(running),
-            probe=lambda h: scores(carry(nothing(h.size), h, kept, gain)),
-            ends=self._ends(lattice, far_row),
-            sensitivity=-(-2 * lattice.derivative_units * pairs * gain // one),
-            slack=slack,
+        ballot = self._vertices.running_ballot(
+            running, exact, pull, self._gate.number, kept=kept, gain=gain
         )
-        how = Running(self._series, fresh, kept, slack)
+        how = Running(self._series, self._number, fresh, kept, ballot.slack)
         chosen = self._choice(ballot, scale, self._hull, how)
         self._running = running
         return chosen
@@ -276,6 +274,9 @@ class Data:
         return self._gate.stream(use, index)
 
     def close(self) -> None:
+        """At the end of a run, before anything of it is published."""
+        if self._read:
+            raise WrongDataError("rows were read for a point that was not released")
         self._gate.close()
 
     # ---
@@ -353,21 +354,6 @@ class Data:
         if lattice.derivative_units is not None:
             per_unit = lattice.derivative_units * lattice.step / (facts.feature_step or 1.0)
         return sums.changes(e.at, e.before, 1.0, per_unit, rows)
-
-    def _ends(
-        self, lattice: ScoreLattice, far_row: Callable[[int, int, int], Sum]
-    ) -> tuple[Sum, Sum]:
-        """What a record adds to a sum at either end of its slope, for a row that nobody has."""
-        linf, l2 = self._plan.facts.linf_units or 0, self._plan.facts.l2_units or 0
-        row = far_row(self._gate.number, linf, l2)
-        end = lattice.derivative_units * row
-        return end, -end
-
-
-def clip_scores(counts: Sum, rank: int) -> Sum:
-    """How far each candidate is from being the first with `rank` records below it: heavy_tails.py."""
-    fewer = np.concatenate([[0], counts[:-1]])
-    return np.asarray(np.maximum(np.maximum(rank - counts, fewer - rank), 0))
 
 
 def lattices_of(plan: Plan) -> list[SumLattice]:

@@ -54,6 +54,7 @@ class Ballot:
 class Gate:
     def __init__(self, plan: Plan, randomness: Randomness) -> None:
         self._meter, self._randomness = plan.release.meter(), randomness
+        self._shape = (plan.dimension,)
         self.number, self._shut = 0, False  # of the next release
 
     def vector(
@@ -69,6 +70,9 @@ class Gate:
         depends on, given what was released before, or of which it depends on a secret `batch`."""
         release = lattice.release()
         scale = release.sigma if isinstance(release, Gaussian) else release.scale
+        plain = type(exact) is np.ndarray and exact.dtype == np.int64
+        if not plain or exact.shape != self._shape:
+            self._refuse("noise on something else than a vector of integers, one per weight")
         self._pay(Ask(lattice.noise, release.sensitivity, scale, rows, batch, prefix))
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
         return np.asarray(exact + sampler(self._next(), exact.size, lattice.bits))
@@ -103,6 +107,8 @@ class Gate:
         and tried again, nor to tell anything."""
         try:
             yield
+        except GeneratorExit:  # nobody asks for the rest
+            raise
         except BaseException:
             self._shut = True
             raise

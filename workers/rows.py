@@ -96,7 +96,10 @@ class Rows:
                 x, y = self._x[low:high], self._y[low:high]
             else:
                 x, y = (np.take(array, block, axis=0) for array in (self._x, self._y))
-            total += add(read_only(x), read_only(y))
+            part = add(read_only(x), read_only(y))
+            if part.shape != total.shape:
+                raise WrongDataError("a block's sum has another number of entries")
+            total += part
             self._forget(low, high)
         return total
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.draft import Ball, PrivateClip
+from service.planning.draft import Ball
 from service.planning.lattice import (
     CONTRIBUTION_UNITS,
     DERIVATIVE_UNITS,
@@ -23,6 +23,7 @@ from service.planning.lattice import (
 from service.planning.plan import Plan
 from service.planning.spec import Facts
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
+from workers.clip import CLIPS
 from workers.kernels.gradients import add_fixed, add_fixed_change, add_float
 from workers.kernels.losses import slope_of
 from workers.kernels.simd import Layout
@@ -30,8 +31,6 @@ from workers.kernels.sizes import row_norms, slopes_at_zero
 from workers.losses import VECTOR_KERNELS
 from workers.oracles import network_fixed, network_float, zero_order
 from workers.rows import BLOCK_BYTES, Rows, WrongDataError
-
-CLIPS = 2.0 ** (np.array(PrivateClip.CHOICES) / 4)
 
 
 class Sums:
@@ -46,6 +45,7 @@ class Sums:
     def gradients(self, weights: Floats, rows: range | NDArray[np.int64]) -> Sum:
         """Of the clipped gradients at `weights`, over a range of rows or over rows at positions that
         are each named once, in order."""
+        self._require(weights)
         if self._plan.spec.model.kind != "linear":
             return self._over(rows, self._network(weights[None], None))
         vectors = VECTOR_KERNELS.get(self._plan.spec.loss.kind)
@@ -60,6 +60,7 @@ class Sums:
         """Of a record's gradient at `now` less `keep` times that at `before`, clipped as one: its
         slope to `bound` (fixed rows) or its norm. A record moves it as far as any sum on this lattice,
         whatever `bound` is. Linear models only."""
+        self._require(now, before)
         if not bound > 0:
             raise WrongDataError("a change of gradients needs a bound above 0")
         if not self._plan.spec.loss.margin:
@@ -80,12 +81,14 @@ class Sums:
 
     def network_gradients(self, points: Floats, move: Floats | None, rows: range) -> Sum:
         """Of the mean of a record's gradients at `points`; or, at points + move less at points."""
+        self._require(*points, *(() if move is None else (move,)))
         return self._over(rows, self._network(points, move))
 
     def central_differences(
         self, at: Floats, before: Floats | None, directions: Floats, radius: float, rows: range
     ) -> Sum:
         """Of estimates from values of the loss alone, along `directions` [m, d]."""
+        self._require(at, *directions, *(() if before is None else (before,)))
         if self._sums.contribution_units > CONTRIBUTION_UNITS:
             raise WrongDataError("a vector of central differences would leave 32 bits")
         add = zero_order(self._plan, self._sums, at, before, directions, radius)
@@ -116,6 +119,14 @@ class Sums:
 
         size = max(1, BLOCK_BYTES // self._rows.row_bytes)
         return np.asarray(np.sum(list(self._rows.blocks(count, size)), axis=0, dtype=np.int64))
+
+    def _require(self, *vectors: Floats) -> None:
+        """Kernels trust the sizes of what they are given."""
+        for each in vectors:
+            if type(each) is not np.ndarray or each.dtype != np.float64:
+                raise WrongDataError("weights are plain arrays of float64")
+            if each.shape != (self._plan.dimension,):
+                raise WrongDataError("there is another number of weights than the Plan has")
 
     def _over(self, rows: range | NDArray[np.int64], add: Add) -> Sum:
         return self._rows.sum(add, self._plan.dimension, rows)

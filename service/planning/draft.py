@@ -26,9 +26,14 @@ class Schedule(Part):
             """How many steps of progress a run reports."""
             raise NotImplementedError
 
-    def sensitivities(self) -> tuple[float, ...]:
-        """How far a record may move each of the points that a run releases, if it does."""
+    def released_points(self, rows: int) -> tuple[tuple[range, float], ...]:
+        """The points that a run over so many rows releases, if it does: over which of them each is,
+        and how far a record may move it."""
         return ()
+
+    def vertex_unit(self) -> float:
+        """What a unit of a vertex is worth, where vertices are chosen."""
+        raise TypeError(f"no vertex is chosen by {type(self).__name__}")
 
 
 class Moreau(Part):

@@ -21,7 +21,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     for phase in schedule.phases:
         rows = range(start, start + phase.rows)
         mean = _phase_mean(plan, schedule, phase, data, rows, w, progress)
-        noisy = data.noisy_point(mean, phase.sensitivity, rows.start, rows.stop)
+        noisy = data.noisy_point(mean)
         w = noisy * min(1.0, schedule.radius / max(length(noisy), 1e-300))
         start = rows.stop
     return w

@@ -16,8 +16,7 @@ Gradient = Callable[[Floats], Floats]  # of the data part
 
 def release(plan: Plan, schedule: MinimiserSchedule, data: Data, point: Floats) -> Floats:
     """The one noisy point, and back into the ball of the minimisers."""
-    noisy = data.noisy_point(point, schedule.sensitivity, 0, plan.facts.rows)
-    return into_ball(noisy, schedule.radius)
+    return into_ball(data.noisy_point(point), schedule.radius)
 
 
 def into_ball(w: Floats, radius: float) -> Floats:

@@ -68,6 +68,9 @@ class FrankWolfeSchedule(Schedule):
     steps: PositiveInt
     unit: PositiveFloat
 
+    def vertex_unit(self) -> float:
+        return self.unit
+
 
 class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -28,6 +28,7 @@ not 2 L0: 2 L0 R eta is right and attained. Theorem 6's beta lacks D, so that et
 fails for large D.
 """
 
+from itertools import accumulate
 from math import isfinite, log, sqrt
 from typing import Literal
 
@@ -78,8 +79,12 @@ class PhasedSgdSchedule(Schedule):
     def steps(self) -> int:
         return sum(-(-phase.rows // self.block) for phase in self.phases)
 
-    def sensitivities(self) -> tuple[float, ...]:
-        return tuple(phase.sensitivity for phase in self.phases)
+    def released_points(self, rows: int) -> tuple[tuple[range, float], ...]:
+        stops = list(accumulate(phase.rows for phase in self.phases))
+        return tuple(
+            (range(stop - phase.rows, stop), phase.sensitivity)
+            for phase, stop in zip(self.phases, stops, strict=True)
+        )
 
 
 class Parameters(BaseModel):

@@ -27,9 +27,8 @@ a record really meets. The smoothness of the loss is not trusted: slopes are cli
 in R is to base 2.
 """
 
-from functools import partial
-from math import isqrt, log, sqrt
-from typing import Literal, NamedTuple
+from math import log, sqrt
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
@@ -42,7 +41,6 @@ from service.planning.lattice import DERIVATIVE_UNITS, SCALE_MAX, ScoreLattice, 
 from service.planning.needs import WITH_VERTICES, Needs
 from service.planning.problem import Problem, problem
 from service.planning.releases import Disjoint, Recursive
-from service.planning.shared import vertices
 from service.planning.shared.rounds import (
     ROUNDS_MAX,
     Round,
@@ -53,14 +51,11 @@ from service.planning.shared.rounds import (
     slope_bounds,
     step_size,
 )
+from service.planning.shared.vertices import SLACK, Shape, shape
 from service.planning.spec import Facts, JobSpec
-from service.planning.vertices import Vertices, largest_pair
 
 NAME = "polyhedral-stochastic-frank-wolfe"
 ONE = Recursive.KEPT_ONE
-SLACK = 3
-VERTEX_BITS = 32  # binary places of a vertex given by its entries
-_COARSER = 8  # than the units of vertices.py, for scores that stay within int64
 _SCORE_MAX = 2**62
 
 
@@ -89,6 +84,9 @@ class PolyhedralStochasticFrankWolfeSchedule(Schedule):
     def steps(self) -> int:
         return sum(one.steps for one in self.rounds)
 
+    def vertex_unit(self) -> float:
+        return self.unit
+
 
 class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -98,15 +96,6 @@ class Parameters(BaseModel):
         le=ROUNDS_MAX,
         description="Rounds of 1, 2, 4, ... steps; by default those with the least predicted gap.",
     )
-
-
-class Shape(NamedTuple):
-    """The polytope as scores see it."""
-
-    vertices: int  # J
-    unit: float  # what a unit of a vertex is worth
-    pairs: int  # P: max |<v - v', x>| over vertices and rows, in units of vertices and of features
-    width: float  # A: the same in units of margins
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
@@ -220,34 +209,6 @@ def _gap(
         )
         + (2 * A * sqrt(log(s.vertices)) * sum(sampled) + chosen * log(s.vertices)) / T
     )
-
-
-def shape(spec: JobSpec, facts: Facts, unit: float | None = None) -> tuple[Shape, float]:
-    """The polytope's shape, in `unit` or in one that suits it, and the largest margin over it."""
-    s, feature = vertices.scores(spec, facts), facts.feature_step or 0.0
-    if spec.set.listed is None:
-        pairs = int(s.pairs)
-        return Shape(s.candidates, s.unit, pairs, pairs * s.unit * feature), s.margin
-    unit = unit or s.unit * _COARSER
-    fixed = fixed_point(spec.set.listed, unit)
-    reach = partial(_reach, facts.linf_units or 0, facts.l2_units or 0)
-    fine = largest_pair(fixed, reach)
-    pairs = -(-fine // 2**VERTEX_BITS)
-    return Shape(s.candidates, unit, pairs, pairs * unit * feature), s.margin
-
-
-def fixed_point(vertices: Vertices, unit: float) -> list[list[int]]:
-    """The vertices less the first one, in units of `unit` 2^-VERTEX_BITS: the same on any machine."""
-    return [
-        [round((a - b) / unit * 2.0**VERTEX_BITS) for a, b in zip(vertex, vertices[0], strict=True)]
-        for vertex in vertices
-    ]
-
-
-def _reach(linf: int, l2: int, a: list[int], b: list[int]) -> int:
-    """The lesser of Hoelder's two bounds on |<a - b, x>|, in integers."""
-    v = [p - q for p, q in zip(a, b, strict=True)]
-    return min(sum(map(abs, v)) * linf, (isqrt(sum(e * e for e in v)) + 1) * l2)
 
 
 def _paper(goal: Target, last: Round, L0A: float, L1A2: float) -> float:

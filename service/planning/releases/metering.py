@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Mechanism = Literal["gaussian", "laplace", "exponential"]
-_WEIGHT_MAX = 2**31  # squares of that many still add up within int64
+_WEIGHT_MAX = 2**31  # the square of a larger one, and ...
+_COLUMN_MAX = 2**62  # ... what a column may weigh, would add up to more than int64 holds
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,10 @@ class Prefix:
 @dataclass(frozen=True)
 class Running:
     """That a choice goes by the running sum of a series, of which kept/2^32 stays when the sum over
-    `fresh` comes in; rounding moves two scores apart by at most `slack`."""
+    `fresh` comes in, `number` in the series; rounding moves two scores apart by at most `slack`."""
 
     series: int
+    number: int
     fresh: range
     kept: int
     slack: int
@@ -221,6 +223,8 @@ class PrefixRows:
         vectors: int,
     ) -> None:
         """`leaves` are (sensitivity, sum of squares, sum of absolute values) of a column."""
+        if max(max(leaf) for leaf in leaves) > _COLUMN_MAX:
+            raise ValueError("no column of prefix sums weighs so much")
         self._asked, self._leaves, self._vectors = (mechanism, scale), leaves, vectors
         self._series, self._sums, self._fresh = -1, 0, range(0)
         self._columns = np.zeros((2, vectors), dtype=np.int64)  # no sum is without a row of its own
@@ -285,7 +289,9 @@ class RunningChoices:
         asked = ask.mechanism, (ask.sensitivity, how.kept, ask.scale), how.slack, ask.batch
         if asked != ("exponential", self._choices[self._next], self._slack, None):
             return False
-        if how.fresh.start < self._stop or (self._next > 0 and how.series != self._series):
+        if how.number != self._next + 1 or how.fresh.start < self._stop:
+            return False
+        if self._next > 0 and how.series != self._series:
             return False
         self._series, self._next, self._stop = how.series, self._next + 1, how.fresh.stop
         return True

@@ -56,8 +56,8 @@ class MinimiserSchedule(Schedule):
         BoundedAdversary | PenalisedAdversary | None, Field(discriminator="kind")
     ] = None
 
-    def sensitivities(self) -> tuple[float, ...]:
-        return (self.sensitivity,)
+    def released_points(self, rows: int) -> tuple[tuple[range, float], ...]:
+        return ((range(rows), self.sensitivity),)
 
 
 def noise_per_sensitivity(goal: Target, dimension: int) -> float:
