@@ -25,9 +25,10 @@ each = pytest.mark.parametrize("one", ADDITIONS, ids=lambda one: one.what)
 def tree(tmp_path_factory):
     """The sources with all four added, and nothing else changed."""
     root = tmp_path_factory.mktemp("tree")
-    for package in ("service", "workers"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, root / package, ignore=ignored)
+    for folder in ("service", "workers", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__", "vendor", "frozen")
+        shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", root)
     for one in ADDITIONS:
         one.apply(root)
     return root
@@ -35,25 +36,30 @@ def tree(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(tree, tmp_path_factory):
+    return json.loads(python(tree, HERE / "use.py", tmp_path_factory.mktemp("files")))
+
+
+def python(tree, *arguments):
+    """What Python prints in the tree."""
     done = subprocess.run(
-        [sys.executable, HERE / "use.py", tmp_path_factory.mktemp("files")],
+        [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(tree)},
         cwd=tree,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @each
 def test_an_example_is_its_files_and_one_line_of_a_list(tree, one):
     assert len(one.files) == FILES[one.what]
     assert not any((ROOT / place).exists() for place in one.files)
-    before, after = ((r / one.list_file).read_text().splitlines() for r in (ROOT, tree))
+    before, after = ((r / one.listed.file).read_text().splitlines() for r in (ROOT, tree))
     changes = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
-    assert changes == [f"+ {one.line}"]
+    assert changes == [f"+ {one.listed.text}"]
 
 
 def test_nothing_else_of_the_tree_was_touched(tree):
@@ -64,7 +70,7 @@ def test_nothing_else_of_the_tree_was_touched(tree):
     before, after = sources(ROOT), sources(tree)
     assert after.keys() - before.keys() == {place for one in ADDITIONS for place in one.files}
     changed = {name for name, text in before.items() if after[name] != text}
-    assert changed == {one.list_file for one in ADDITIONS}
+    assert changed == {one.listed.file for one in ADDITIONS}
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -90,9 +96,29 @@ def test_a_table_is_stored_as_it_is_from_another_format(seen):
     assert seen["format"][".jsonl"] == seen["format"][".csv"]
 
 
+def test_the_tests_of_the_house_take_them(tree, seen):
+    """`seen` comes first, for it compiles the kernels that these use."""
+    files = [
+        "tests/test_house.py",
+        "tests/test_imports.py",
+        "tests/audit/test_audit.py",
+        "tests/datasets/test_formats.py",
+        "tests/planning/test_guarantee.py",
+        "tests/planning/test_kinds.py",
+        "tests/planning/test_plan_refusals.py",
+        "tests/workers/test_gate.py",
+        "tests/workers/test_losses.py",
+    ]
+    ours = "single or pseudo or nonnegative or jsonl"
+    whole_lists = "every or list_and or list_names or share_a_name or what_would_work"
+    named = f"{ours} or ({whole_lists}) and not extreme"
+    python(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", named, *files)
+
+
 @each
 def test_the_page_shows_every_file_and_line(one):
     page = (ROOT / "CONTRIBUTING.md").read_text()
-    assert f"`{one.line.strip()}`" in page
+    for line in (one.listed, *one.tests[-1:]):
+        assert f"`{line.text.strip()}`" in page
     for source in one.files.values():
         assert f"```python\n{source.read_text()}```\n" in page

@@ -18,6 +18,7 @@ from tools.docs import pages, stale
 ROOT = Path(__file__).parents[1]
 PAGES = pages()
 PROSE = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+PROSE.remove(ROOT / "CHANGELOG.md")  # which may name what is gone
 ENDINGS = {name.rsplit("-", 1)[1] for name in CATALOG}  # sgd, wolfe, descent, ...
 NAMES = {
     "algorithm": {*CATALOG, AUTO},

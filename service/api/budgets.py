@@ -106,8 +106,8 @@ def list_ledger(
     """Every entry of the account that this dataset spends from, in order."""
     with ctx.db.read() as connection:
         account = _account(connection, visible_dataset(connection, me, dataset_id))
-        book = statement(account, kind=kind, principal_id=principal, job_id=job)
-        rows, more = by_number(connection, book.selected_columns.seq, book, limit, starting_after)
+        query = statement(account, kind=kind, principal_id=principal, job_id=job)
+        rows, more = by_number(connection, query.selected_columns.seq, query, limit, starting_after)
     data = [entry_view(row, account) for row in rows]
     return {"data": data, "has_more": more, "url": f"/v1/datasets/{dataset_id}/ledger"}
 
@@ -129,14 +129,14 @@ def export_ledger(
     with ctx.db.read() as connection:
         account = _account(connection, visible_dataset(connection, me, dataset_id))
 
-    book = statement(account, kind=kind, principal_id=principal, job_id=job)
+    query = statement(account, kind=kind, principal_id=principal, job_id=job)
 
     def lines() -> Iterator[str]:
         yield _line(EntryView.model_fields)
         after, more = 0, True
         while more:
             with ctx.db.read() as connection:
-                rows, more = by_number(connection, book.selected_columns.seq, book, 1000, after)
+                rows, more = by_number(connection, query.selected_columns.seq, query, 1000, after)
             for row in rows:
                 view = EntryView.model_validate(entry_view(row, account))
                 yield _line(view.model_dump().values())

@@ -46,11 +46,11 @@ def statement(account: Account, **filters: str | None) -> Select[Any]:
         "posted_after": {"post": 1},
     }
     sums = (_running(signs).label(name) for name, signs in moves.items())
-    book = select(entries, *sums).where(entries.c.account_id == account.id).subquery()
-    query = select(book)
+    selection = select(entries, *sums).where(entries.c.account_id == account.id).subquery()
+    query = select(selection)
     for column, value in filters.items():
         if value is not None:
-            query = query.where(book.c[column] == value)
+            query = query.where(selection.c[column] == value)
     return query
 
 

@@ -22,8 +22,13 @@ from tests.audit.games import (
 from tests.audit.harness import FAMILY, audit, claim
 
 # algorithm, storage, the canary's row, what the job asks: one row per way of being attacked
-GAUSSIAN = [
+BOTH = [  # under noise of either kind
     ("gradient-descent", "fixed", 0, clipped(1)),
+    ("phased-sgd", "fixed", 0, phased()),
+    ("phased-sgd", "fixed", 6, phased("absolute")),
+]
+GAUSSIAN = [
+    *BOTH,
     ("gradient-descent", "fixed", 3, clipped(4, "squared")),
     ("gradient-descent", "float64", 11, clipped(2)),
     ("clipped-sgd", "fixed", 0, clipped(3)),
@@ -56,8 +61,6 @@ GAUSSIAN = [
     ("output-perturbation", "fixed", 11, solved("absolute", solver="sgd", steps=2)),
     ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
     ("adversarial-output-perturbation", "fixed", 7, solved(perturbation=0.002, steps=3)),
-    ("phased-sgd", "fixed", 0, phased()),
-    ("phased-sgd", "fixed", 6, phased("absolute")),
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
     ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
@@ -67,7 +70,7 @@ GAUSSIAN = [
     ("online-to-nonconvex", "float64", 7, passing("first-order-multi-pass", 3)),
 ]
 LAPLACE = [
-    ("gradient-descent", "fixed", 0, clipped(1)),
+    *BOTH,
     ("gradient-descent", "float64", 4, clipped(1, "squared")),
     ("clipped-sgd", "fixed", 6, clipped(3)),
     ("clipped-sgd", "fixed", 1, unbounded(3, 1e300)),
@@ -82,8 +85,6 @@ LAPLACE = [
     ("output-perturbation", "fixed", 0, solved(steps=3)),
     ("tilted-output-perturbation", "fixed", 1, solved(tilt=0.05, steps=3)),
     ("adversarial-output-perturbation", "fixed", 2, solved(perturbation=0.002, steps=3)),
-    ("phased-sgd", "fixed", 0, phased()),
-    ("phased-sgd", "fixed", 6, phased("absolute")),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2)),
     ("online-to-nonconvex", "fixed", 0, prefixed("first-order", period=1, steps=2, block=1)),
 ]

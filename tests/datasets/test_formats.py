@@ -48,7 +48,10 @@ def as_npz(table) -> bytes:
     return out.getvalue()
 
 
-WRITERS = {"csv": as_csv, "npz": as_npz}
+WRITERS = {
+    "csv": as_csv,
+    "npz": as_npz,
+}
 
 
 def stored(folder, format_, content, schema=SCHEMA):

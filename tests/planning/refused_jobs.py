@@ -1,12 +1,18 @@
 """Jobs that are refused, each with what the refusal says and the job that it points to."""
 
 from service.planning.catalog import CATALOG
+from service.planning.losses import LOSSES, fitting
+from service.planning.needs import either
+from service.planning.sets import SETS
 from tests.planning.cases import facts, spec
 
 UNBOUNDED = facts("float64")
 NUMERIC = facts(label="numeric")
 FREE = facts(label="unbounded")
 PURE = facts(delta=0.0)
+SMOOTH = [
+    n for n in fitting("binary") if n in {e.name() for e in LOSSES if e().convex and e().smooth}
+]
 SGD, GD = "clipped-sgd", "gradient-descent"
 ABSOLUTE = spec(GD, loss="absolute")
 REFUSED = {  # facts, refused job, what the refusal says, the job that it points to
@@ -44,7 +50,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "logistic on a number": (
         NUMERIC,
         spec(GD),
-        "these do: absolute, geometric_median, huber, phase_retrieval, pinball, squared",
+        f"these do: {', '.join(fitting('numeric'))}.",
         spec(GD, loss="squared"),
     ),
     "unbounded without clip": (
@@ -175,7 +181,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "acceleration over a corner": (
         facts(),
         spec("accelerated-clipped-sgd", loss="hinge"),
-        "use the loss huber, logistic, smoothed_hinge or squared, or use accelerated-sgd",
+        f"use the loss {either(SMOOTH)}, or use accelerated-sgd",
         spec("accelerated-clipped-sgd", loss="smoothed_hinge"),
     ),
     "a regulariser elsewhere": (
@@ -187,7 +193,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "a regulariser over a set without its operator": (
         facts(),
         spec("proximal-sgd", set="simplex", regulariser={"kind": "l1", "strength": 0.1}),
-        "it runs over: l2_ball, all, box",
+        f"it runs over: {', '.join(s.name() for s in SETS if s.radial or s.separable)};",
         spec("proximal-sgd", set="box", regulariser={"kind": "l1", "strength": 0.1}),
     ),
     "groups of another number of features": (

@@ -169,4 +169,4 @@ def test_an_approximate_oracle_pushes_near_points_apart_and_ours_does_not():
 def test_the_kernel_runs_the_loss_that_was_planned():
     made = made_for(100, **JOBS["hinge"])
     slope = slope_of(made)
-    assert slope.curvature == made.smoothing.smoothness == sqrt(100) / 2
+    assert slope.line.curvature == made.smoothing.smoothness == sqrt(100) / 2

@@ -160,7 +160,7 @@ def test_vertices_in_fixed_point_keep_their_pairs_within_the_bound(monkeypatch):
     for a, b in combinations(fixed, 2):
         v = [p - q for p, q in zip(a, b, strict=True)]
         assert min(5 * sum(map(abs, v)), 7 * isqrt(sum(e * e for e in v))) <= tight
-    monkeypatch.setattr("service.planning.shared.vertices._PAIRS_MAX", 100)
+    monkeypatch.setattr("service.planning.vertices._PAIRS_MAX", 100)
     assert tight <= largest_pair(fixed, reach) <= 2 * tight
 
 

@@ -44,8 +44,8 @@ def index() -> str:
         for one in ALGORITHMS.values()
     ]
     listed = table(["name", "problem", "from", "needs", "cost"], rows)
-    books = "".join(f"- {paper}\n" for paper in dict.fromkeys(o.paper for o in ALGORITHMS.values()))
-    return written(f"{PLANS}/__init__.py") + INDEX + listed + f"\n## Papers\n\n{books}"
+    papers = "".join(f"- {paper}\n" for paper in dict.fromkeys(o.paper for o in ALGORITHMS.values()))
+    return written(f"{PLANS}/__init__.py") + INDEX + listed + f"\n## Papers\n\n{papers}"
 
 
 def page(module: str, one: Algorithm) -> str:

@@ -4,9 +4,11 @@ Between `<!-- include PATH -->` and `<!-- end -->` stands that file, and between
 and `<!-- end -->` a table of what each example adds to the tree."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
-from tests.examples import ADDITIONS, Addition
-from tools.docs.markdown import ROOT, table
+from tests.examples import ADDITIONS, Addition, Insertion
+from tools.docs.markdown import ROOT, names, table
 
 PAGE = "CONTRIBUTING.md"
 _INCLUDED = re.compile(r"(<!-- include (\S+) -->\n).*?(<!-- end -->\n)", re.S)
@@ -23,7 +25,7 @@ def included(found: re.Match[str]) -> str:
 
 
 def additions() -> str:
-    headers = ["adding one", "new files (lines)", "changed", "written by a command", "test rows"]
+    headers = ["adding one", "new files (lines)", "list", "tests", "written by commands"]
     return table(headers, map(row, ADDITIONS))
 
 
@@ -34,7 +36,15 @@ def row(one: Addition) -> list[str]:
     return [
         one.what,
         f"{len(files)}: " + ", ".join(files),
-        f"1 line of `{one.list_file}`",
-        ", ".join(f"`{name}`" for name in one.written),
-        one.tests,
+        counted([one.listed]),
+        counted(one.tests),
+        names(one.written),
     ]
+
+
+def counted(insertions: Iterable[Insertion]) -> str:
+    """How many lines are added to each file."""
+    lines = Counter[str]()
+    for one in insertions:
+        lines[one.file] += len(one.text.splitlines())
+    return ", ".join(f"{n} line{'s' * (n > 1)} of `{file}`" for file, n in lines.items()) or "–"

@@ -103,8 +103,11 @@ def _parameter(name: str, about: Json) -> str:
 
 
 def _fields(schema: Json, kind: bool) -> str:
+    """Without the columns in which no field has anything."""
     rows = list(_rows(schema, kind))
-    return table(HEADERS, rows) if rows else ""
+    used = [i for i in range(len(HEADERS)) if any(row[i] for row in rows)]
+    kept = [[row[i] for i in used] for row in (HEADERS, *rows)]
+    return table(kept[0], kept[1:]) if rows else ""
 
 
 def _rows(schema: Json, kind: bool) -> Iterator[Sequence[str]]:
