@@ -105,6 +105,7 @@ def test_the_tests_of_the_house_take_them(tree, seen):
         "tests/datasets/test_formats.py",
         "tests/planning/test_guarantee.py",
         "tests/planning/test_kinds.py",
+        "tests/planning/test_plan_refusals.py",
         "tests/workers/test_gate.py",
         "tests/workers/test_losses.py",
     ]
