@@ -252,8 +252,8 @@ class Data:
         stop: int,
     ) -> int:
         """A vertex, by its score <vertex, d + pull> for the running sum d = (kept d + gain h)/2^32
-        since it was begun; h is the sum over fresh rows, here [start, stop), of gradients' changes (now,
-        before, keep, bound)."""
+        since it was begun; h is the sum over fresh rows, here [start, stop), of gradients' changes
+        (now, before, keep, bound)."""
         fresh = self._carried_on(start, stop)
         exact = self._sums.changes(*change, fresh)
         running = carry(self._running, exact, kept, gain)

@@ -55,7 +55,7 @@ def test_one_release_is_let_out_once_and_as_it_was_priced(release):
         *(replace(ask, sensitivity=s) for s in (2, 4)),
         *(replace(ask, scale=s) for s in (7, 9)),
         replace(ask, batch=5),
-        replace(ask, how=Running(1, ALL, 2**32, 0)),
+        replace(ask, how=Running(1, 1, ALL, 2**32, 0)),
     ]
     assert taken(release, [*(o for o in others if o != ask), ask, ask]) == [False] * 8 + [
         True,
@@ -211,7 +211,7 @@ def running_asks():
         zip(RUNNING.sensitivities, RUNNING.kept, RUNNING.scales, strict=True)
     ):
         fresh = range(10 * t, 10 * t + 10)
-        yield Ask("exponential", s, scale, range(fresh.stop), None, Running(1, fresh, k, 3))
+        yield Ask("exponential", s, scale, range(fresh.stop), None, Running(1, t + 1, fresh, k, 3))
 
 
 def test_choices_by_a_running_sum_come_in_order_over_fresh_rows():
@@ -225,6 +225,7 @@ def test_choices_by_a_running_sum_come_in_order_over_fresh_rows():
         replace(asks[1], how=replace(asks[1].how, slack=2)),
         replace(asks[1], how=replace(asks[1].how, fresh=asks[0].how.fresh)),  # the batch again
         replace(asks[1], how=replace(asks[1].how, series=2)),  # another running sum
+        replace(asks[1], how=replace(asks[1].how, number=3)),  # to which another batch was added
     ):
         assert taken(RUNNING, [asks[0], wrong]) == [True, False]
 
@@ -250,7 +251,7 @@ def test_rows_are_a_range_upwards_and_not_empty(wrong):
     with pytest.raises(ValueError, match="a range of positions"):
         replace(ASKS[GAUSSIAN], rows=wrong)
     with pytest.raises(ValueError, match="a range of positions"):
-        Running(1, wrong, 0, 0)
+        Running(1, 1, wrong, 0, 0)
     with pytest.raises(ValueError, match="a range of positions"):
         Prefix(1, 1, wrong, np.ones(1, np.int64))
 
@@ -258,7 +259,7 @@ def test_rows_are_a_range_upwards_and_not_empty(wrong):
 def test_the_newest_rows_are_among_those_that_a_release_depends_on():
     for hull in (range(20, 30), range(5)):
         with pytest.raises(ValueError, match="the newest rows"):
-            Ask("exponential", 7, 9, hull, None, Running(1, range(10), 0, 3))
+            Ask("exponential", 7, 9, hull, None, Running(1, 1, range(10), 0, 3))
 
 
 @pytest.mark.parametrize("weights", [np.array([-(2**63)]), np.ones(2, np.int32), np.array([2**31])])
@@ -285,3 +286,9 @@ def test_a_running_sum_that_keeps_some_of_an_earlier_one_is_not_run():
     carried = RUNNING.model_copy(update={"kept": (2**32, 2**31, 2**30)})
     with pytest.raises(ValueError, match="nothing kept"):
         carried.meter()
+
+
+def test_a_column_that_would_leave_64_bits_is_not_run():
+    leaf = Leaf(sensitivity=1, squares=2**63 - 1, absolutes=1)
+    with pytest.raises(ValueError, match="weighs so much"):
+        Prefixes(noise="gaussian", scale=8, leaves=(leaf,), vectors=3).meter()

@@ -40,9 +40,10 @@ class Bare(Data):
         super().__init__(made, x, y, Randomness(KEY, made.digest()))
         self.means, self.rows, self.starts = [], [], starts
 
-    def noisy_point(self, point, sensitivity, start, stop):
+    def noisy_point(self, point):
         self.means.append(point.copy())
-        self.rows.append(range(start, stop))
+        self.rows.append(self._read)
+        self._read = range(0)
         return self.starts[len(self.means) % len(self.starts)].copy()
 
 

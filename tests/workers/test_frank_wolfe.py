@@ -168,14 +168,12 @@ def test_a_run_makes_the_choices_that_were_priced_and_nothing_else(where, delta,
     assert within(made, w)
     for release in (
         lambda: guarded.noisy_sum(w, 0, 50),
-        lambda: guarded.noisy_point(w, 1.0, 0, 50),
+        lambda: guarded.noisy_point(w),
     ):
         with pytest.raises(WrongDataError):
             release()
     with pytest.raises(GateError):  # a sixth was not paid for
-        guarded.choose(
-            w, lambda total: total, made.lattice.sensitivity_units, lambda *_: np.zeros(w.size, int)
-        )
+        guarded.choose(w, np.zeros(w.size))
 
 
 def test_no_choice_at_a_scale_that_was_not_priced():
@@ -184,12 +182,7 @@ def test_no_choice_at_a_scale_that_was_not_priced():
     wrong = made.model_copy(update={"lattice": other})
     guarded = Data(wrong, *drawn_data(50), Randomness(KEY, made.digest()))
     with pytest.raises(GateError):
-        guarded.choose(
-            np.zeros(made.dimension),
-            lambda total: total,
-            made.lattice.sensitivity_units,
-            lambda *_: np.zeros(made.dimension, int),
-        )
+        guarded.choose(np.zeros(made.dimension), np.zeros(made.dimension))
 
 
 def within(made: Plan, w) -> bool:

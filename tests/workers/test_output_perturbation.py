@@ -249,11 +249,11 @@ def test_the_released_point_is_the_point_plus_the_noise_that_its_price_needs(noi
     rng = np.random.default_rng(11)
     x, y = random_rows(10**4, 2, rng)
     point = point_of(made, x, y)
-    schedule, S = made.schedule, made.schedule.sensitivity
+    S = made.schedule.sensitivity
     draws = []
     for i in range(2000):
         data = Data(made, x, y, Randomness(i.to_bytes(32, "big"), made.digest()))
-        draws.append(data.noisy_point(point, schedule.sensitivity, 0, 10**4) - point)
+        draws.append(data.noisy_point(point) - point)
     spread = float(np.std(draws))
     units = made.price.units / 1e12
     epsilon = made.guarantee.epsilon

@@ -14,6 +14,7 @@ from service.planning.catalog import plan
 from service.planning.lattice import DERIVATIVE_UNITS
 from service.planning.price import fits_own_target, price_units
 from service.planning.releases import Pure, Repeat
+from service.planning.shared import vertices as vertices_
 from service.planning.shared.rounds import step_size
 from service.planning.vertices import largest_pair
 from tests.planning.cases import facts, spec
@@ -30,8 +31,8 @@ from tests.workers.scripted import (
     records,
     worlds,
 )
-from workers.algorithms.polyhedral_stochastic_frank_wolfe import Scores
 from workers.running import PLACES, carry
+from workers.vertices import VertexScores
 
 ONE = 2**32
 SIMPLEX = {"kind": "simplex", "total": 0.1}
@@ -129,8 +130,8 @@ def test_scores_of_vertices_err_by_no_more_than_was_planned(d, rows):
     job = spec(CHOICES, loss="sigmoid", set={"kind": "polytope", "vertices": vertices})
     made = plan(job, facts(rows=rows, columns=d))
     one, release = made.schedule.rounds[-1], made.release.parts[-1]
-    scored = Scores(made, made.schedule)
-    fixed = planning.fixed_point(tuple(map(tuple, vertices)), made.schedule.unit)
+    scored = VertexScores(made, DERIVATIVE_UNITS)
+    fixed = vertices_.fixed_point(tuple(map(tuple, vertices)), made.schedule.unit)
     total, exact = np.zeros(d, dtype=object), [Fraction(0)] * d
     for t, batch in enumerate(one.batches()):
         h = rng.integers(-DERIVATIVE_UNITS * UNIT, DERIVATIVE_UNITS * UNIT, d) * len(batch)
@@ -140,7 +141,7 @@ def test_scores_of_vertices_err_by_no_more_than_was_planned(d, rows):
             for e, v in zip(exact, h, strict=True)
         ]
         if t in (0, 1, one.steps - 1):
-            scores = scored(np.zeros(d), total).tolist()
+            scores = scored._of_running(np.zeros(d), total).tolist()
             for vertex, score in zip(fixed, scores, strict=True):
                 truth = sum(Fraction(v, 2**32) * e for v, e in zip(vertex, exact, strict=True))
                 assert abs(truth - score) < Fraction(51, 100)
@@ -154,8 +155,8 @@ def test_scores_of_vertices_err_by_no_more_than_was_planned(d, rows):
 def test_vertices_in_fixed_point_keep_their_pairs_within_the_bound(monkeypatch):
     rng = np.random.default_rng(0)
     vertices = tuple(map(tuple, rng.normal(size=(60, 4)).tolist()))
-    fixed = planning.fixed_point(vertices, 0.01)
-    reach = partial(planning._reach, 5, 7)
+    fixed = vertices_.fixed_point(vertices, 0.01)
+    reach = partial(vertices_._reach, 5, 7)
     tight = largest_pair(fixed, reach)
     for a, b in combinations(fixed, 2):
         v = [p - q for p, q in zip(a, b, strict=True)]

@@ -24,7 +24,8 @@ from tests.workers.records import (
     weights,
 )
 from workers.algorithms import RUNS
-from workers.data import Data, clip_scores
+from workers.clip import clip_scores
+from workers.data import Data
 from workers.gate import GateError
 from workers.progress import Progress
 from workers.randomness import Randomness

@@ -1,7 +1,6 @@
 """Runs of the two stochastic Frank-Wolfe algorithms: they release what was priced, refuse what they
 cannot do, and find stationary points."""
 
-from functools import partial
 from math import log, sqrt
 
 import numpy as np
@@ -14,7 +13,6 @@ from service.planning.vectors import norm
 from tests.planning.cases import facts, spec
 from tests.workers.scripted import BALLS, CHOICES, KEY, L1, NOISY, UNIT, WEDGE, D, N, made_for
 from workers.algorithms import RUNS
-from workers.algorithms.polyhedral_stochastic_frank_wolfe import Scores
 from workers.data import Data
 from workers.gate import GateError
 from workers.progress import Progress
@@ -42,22 +40,20 @@ def test_a_run_releases_what_was_priced_and_nothing_else(algorithm, where, delta
     assert progress.done == steps == 1 + 2 + 4
     assert addresses == [(Use.OUTPUT, 0)] + [(Use.NOISE, i) for i in range(steps)]
     assert np.abs(w).max() <= 0.3
-    for release in (lambda: guarded.noisy_sum(w, 0, N), lambda: guarded.noisy_point(w, 1.0, 0, N)):
+    for release in (lambda: guarded.noisy_sum(w, 0, N), lambda: guarded.noisy_point(w)):
         with pytest.raises((WrongDataError, GateError)):
             release()
     with pytest.raises(GateError):  # one more was not paid for
         if algorithm == CHOICES:
             one, choices = made.schedule.rounds[-1], made.release.parts[-1]
             guarded.choose_by_running_sum(
-                partial(Scores(made, made.schedule), np.zeros(w.size)),
+                np.zeros(w.size),
                 (w, w, 0.5, 1.0),
                 kept=choices.kept[-1],
                 gain=one.gains[-1],
-                pairs=Scores(made, made.schedule).pairs,
-                far_row=Scores(made, made.schedule).corners.far_row,
-                slack=3,
                 scale=choices.scales[-1],
-                fresh=range(N - 1, N),
+                start=N - 1,
+                stop=N,
             )
         else:
             guarded.noisy_change(w, w, 0.5, 1.0, N - 1, N)
