@@ -15,7 +15,7 @@ demo: ## a walk through the service, start to end
 test: ## ruff, mypy and pytest on real servers; make test ARGS="-k ledger"
 	@python3 tools/dev.py test $(ARGS)
 
-test-full: ## the same, with the auditor at its full depth
+test-full: ## the same, with the auditor at its full depth and every case of long tables
 	@python3 tools/dev.py test-full $(ARGS)
 
 slowest: ## the same as test; writes the ten slowest tests into docs/testing.md

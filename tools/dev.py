@@ -54,8 +54,9 @@ from tools.servers import servers  # noqa: E402
 
 BENCHMARKS = ROOT / "benchmarks"
 LINTERS = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"])
-# As many processes as processors; each takes tests from the other's end when its own are done.
-PYTEST = ["pytest", "-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"]
+# One process more than processors, for tests that wait; each takes from another when its own are done.
+PROCESSES = str(min(4, 1 + (os.cpu_count() or 1)))
+PYTEST = ["pytest", "-n", PROCESSES, "--dist", "worksteal"]
 WARM = ["python", "-c", "from workers.warm import warm; warm()"]
 # For every Python and system that pyproject.toml allows, by hash, without the name of an index.
 COMPILE = ["uv", "pip", "compile", "--universal", "--generate-hashes", "--python-version", "3.11"]
@@ -102,7 +103,7 @@ def test(arguments, **settings):
 
 
 def test_full(arguments):
-    return test(arguments, EPSILOND_AUDIT_ROUNDS="10000")
+    return test(arguments, EPSILOND_AUDIT_ROUNDS="10000", EPSILOND_TEST_FULL="1")
 
 
 def slowest(arguments):

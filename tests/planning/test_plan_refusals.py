@@ -7,6 +7,7 @@ from service.errors import PlanRefused
 from service.planning.assemble import CalibrationError, assemble
 from service.planning.catalog import CATALOG, alternatives, plan
 from service.planning.lattice import ScoreLattice, SumLattice
+from tests.depth import some
 from tests.planning.cases import ROWS, facts, spec
 from tests.planning.refused_jobs import FREE, REFUSED, UNBOUNDED
 from tests.planning.refused_jobs_bounded_rows import REFUSED_BOUNDED_ROWS
@@ -57,9 +58,10 @@ def test_what_a_refusal_offers_in_its_place_takes_the_job(algorithm, about):
 EXTREMES = [1e-6, 1e-3, 1.0, 100.0]
 
 
-@pytest.mark.parametrize("algorithm", CATALOG)
-@pytest.mark.parametrize("delta", [None, 0.0, 5e-324, 1e-300, 0.999])
-@pytest.mark.parametrize("storage", ["fixed", "float64"])
+@pytest.mark.parametrize(
+    ("algorithm", "delta", "storage"),
+    some(list(CATALOG), (None, 0.0, 5e-324, 1e-300, 0.999), ("fixed", "float64")),
+)
 def test_at_any_extreme_there_is_a_plan_or_a_refusal(algorithm, delta, storage):
     """No overflow, no division by zero, no search without end: only a Plan or a PlanRefused."""
     outcomes = set()
