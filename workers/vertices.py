@@ -1,5 +1,7 @@
 """Scores of a set's vertices, from an exact sum or a running one, and how far a record moves them."""
 
+from functools import cached_property
+
 import numpy as np
 
 from service.planning.plan import Plan
@@ -16,15 +18,27 @@ class VertexScores:
 
     def __init__(self, plan: Plan, slope: int) -> None:
         """No slope is larger than `slope` units."""
-        self._plan, self._slope, unit = plan, slope, plan.schedule.vertex_unit()
-        self.corners: Corners = plan.spec.set.corners(plan.dimension, unit)
-        self._sensitivity = scores(plan.spec, plan.facts, unit).sensitivity
-        self._pairs = shape(plan.spec, plan.facts, unit)[0].pairs
-        self._listed: Exact | None = None
-        listed = plan.spec.set.listed
-        if listed is not None:
-            self._listed = np.array(fixed_point(listed, unit), dtype=object)
-            self._relative = (np.array(listed) - np.array(listed[0])) / unit
+        self._plan, self._slope, self._unit = plan, slope, plan.schedule.vertex_unit()
+        self.corners: Corners = plan.spec.set.corners(plan.dimension, self._unit)
+
+    @cached_property
+    def _sensitivity(self) -> int:
+        """Of the difference of two scores by a sum over all rows."""
+        return scores(self._plan.spec, self._plan.facts, self._unit).sensitivity
+
+    @cached_property
+    def _pairs(self) -> int:
+        """How far a row sets two vertices apart, for running sums."""
+        return shape(self._plan.spec, self._plan.facts, self._unit)[0].pairs
+
+    @cached_property
+    def _listed(self) -> tuple[Exact, Floats] | None:
+        """Vertices that are given by their entries, less the first: in fixed point, and as floats."""
+        listed = self._plan.spec.set.listed
+        if listed is None:
+            return None
+        fixed = np.array(fixed_point(listed, self._unit), dtype=object)
+        return fixed, (np.array(listed) - np.array(listed[0])) / self._unit
 
     def ballot(self, exact: Sum, pull: Floats, number: int) -> Ballot:
         """By a sum over all rows."""
@@ -50,8 +64,9 @@ class VertexScores:
     def _of_running(self, pull: Floats, total: Exact) -> Sum:
         if self._listed is None:
             return self.corners.scores(pull, nearest(total))
-        found = nearest(self._listed @ total, PLACES + VERTEX_BITS)
-        return found + public_part((self._relative * pull).sum(axis=1))
+        fixed, relative = self._listed
+        found = nearest(fixed @ total, PLACES + VERTEX_BITS)
+        return found + public_part((relative * pull).sum(axis=1))
 
     def _ends(self, number: int) -> tuple[Sum, Sum]:
         """What a record adds to a sum at either end of its slope, for a row that nobody has."""
