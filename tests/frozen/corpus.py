@@ -5,7 +5,7 @@ an audit record names its digest. `corpus.json` holds Plans as text, as a databa
 ever added to: `python -m tests.frozen.corpus` plans and runs the cases that it lacks.
 
 Bits of a model depend on the machine's exponential function and on numba's code generation, so each
-set of models names the software that made it; under another the weights agree to a millionth.
+set of models names the software that made it; under another the weights agree to a thousandth.
 """
 
 import gzip

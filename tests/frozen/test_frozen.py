@@ -34,8 +34,8 @@ def test_a_stored_plan_reads_prices_and_runs_as_it_did(stored):
     weights = run(made)
     if stored["software"] == software():
         assert weights == stored["weights"]
-    else:  # another exponential function, another order of additions
-        np.testing.assert_allclose(weights, stored["weights"], rtol=1e-6, atol=1e-6)
+    else:  # another exponential function may round a record, or a point, to the next lattice unit
+        np.testing.assert_allclose(weights, stored["weights"], rtol=1e-3, atol=1e-3)
 
 
 @pytest.fixture
