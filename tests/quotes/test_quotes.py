@@ -77,7 +77,7 @@ def test_a_quote_refuses_in_the_words_of_the_ledger(service):
     scene.owner.request("PUT", grants, json={"epsilon_cap": 0.2})
     code, quote = refused(scene, job(scene.dataset, 0.5))
     assert code == "analyst_cap_exceeded" and quote["largest_epsilon"] < 0.21
-    assert quote["largest_epsilon"] == quote["budget"]["share"]["epsilon_remaining"]
+    assert quote["largest_epsilon"] == quote["budget"]["epsilon_remaining"]
     freeze = f"/v1/datasets/{scene.dataset}/budget/freeze"
     scene.owner.request("POST", freeze, json={"reason": "under review"})
     code, quote = refused(scene, job(scene.dataset, 0.1))
