@@ -170,7 +170,7 @@ def _price_again(connection: sa.Connection, sqlite: bool) -> dict[str, str]:
 def _old_limits(
     connection: sa.Connection, account: sa.Row[Any], terms: AccountTerms
 ) -> Iterator[tuple[str | None, float, int, AccountTerms]]:
-    """(principal, epsilon, units, terms) of the cap, if it was below the ceiling, and of each share."""
+    """(principal, epsilon, units, terms) of the cap, if below the ceiling, and of each share."""
 
     def of(epsilon: float) -> AccountTerms:
         return AccountTerms.for_ceiling(epsilon, terms.delta, terms.kind)

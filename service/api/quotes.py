@@ -46,9 +46,7 @@ async def compare_algorithms(ctx: Ctx, me: Me, request: JobSpec) -> Any:
         return request
 
     def answer() -> dict[str, Any]:
-        return quotes.comparison(
-            ctx.db, ctx.settings, principal_id=me.id, authorised=authorised
-        )
+        return quotes.comparison(ctx.db, ctx.settings, principal_id=me.id, authorised=authorised)
 
     return await ctx.limiter.run(me.id, answer)
 

@@ -162,9 +162,7 @@ def _check_record(record: Record) -> list[str]:
             "the releases exceed the (epsilon, delta) that is claimed",
         ),
         (
-            lambda: (
-                _best(account.terms, account.epsilon) == (account.terms, account.ceiling_units)
-            ),
+            lambda: _best(account.terms, account.epsilon) == (account.terms, account.ceiling_units),
             "the account's terms are not those of its ceiling",
         ),
         (
@@ -223,7 +221,9 @@ def _check_link(record: Record, last: Record | None) -> list[str]:
             "the account stands below the sum of the charges",
         ),
         (
-            lambda: account.cap is None or account.cap.posted_units >= _charged_at_cap(record, last),
+            lambda: (
+                account.cap is None or account.cap.posted_units >= _charged_at_cap(record, last)
+            ),
             "the cap stands below the sum of the charges at its order",
         ),
     ]

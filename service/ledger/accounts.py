@@ -66,9 +66,7 @@ def new_limit(
     units = budget_units(epsilon, delta, terms.kind)
     if units == 0:
         raise InvalidRequest("the budget is below the ledger's smallest unit; use epsilon 0.0001.")
-    return Limit(
-        purpose, terms, epsilon, units, posted_units, pending_units, in_advance=in_advance
-    )
+    return Limit(purpose, terms, epsilon, units, posted_units, pending_units, in_advance=in_advance)
 
 
 def open_account(

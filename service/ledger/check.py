@@ -1,4 +1,4 @@
-"""Derive every balance again from the entries and their Plans, and say where what is stored differs."""
+"""Derive every balance again from the entries and their Plans, and say where the stored one differs."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, select
 
 from service.ledger.accounts import Account, account_from
 from service.ledger.costs import release_of
-from service.ledger.limits import Limit, limit_from
+from service.ledger.limits import limit_from
 from service.planning.price import AccountTerms, NotPureError, measures, price_units
 from service.planning.releases import Release
 from service.tables import accounts, entries, jobs, limits
@@ -76,9 +76,7 @@ def _account_findings(account: Account, rows: Entries) -> list[str]:
     return [text for holds, text in checks if not holds]
 
 
-def _cost_findings(
-    account: Account, rows: Entries, releases: Mapping[str, Release]
-) -> list[str]:
+def _cost_findings(account: Account, rows: Entries, releases: Mapping[str, Release]) -> list[str]:
     """That costs are those of the Plans, and that `spent` sums them up."""
     findings = []
     reserved = {e.seq: e for e in rows if e.kind == "reserve"}
@@ -110,9 +108,7 @@ def _limit_findings(row: Row[Any], rows: Entries, cost: Cost) -> list[str]:
     seen = [e for e in rows if e.seq <= last]
     ended = {e.resolves_seq: e.kind for e in seen if e.kind in ("post", "void")}
     covered = [
-        e
-        for e in seen
-        if e.kind == "reserve" and row.principal_id in (None, e.principal_id)
+        e for e in seen if e.kind == "reserve" and row.principal_id in (None, e.principal_id)
     ]
     posted = sum(cost(e, limit.terms) for e in covered if ended.get(e.seq) == "post")
     pending = sum(cost(e, limit.terms) for e in covered if e.seq not in ended)

@@ -28,8 +28,8 @@ def append_entry(
     job_id: str | None = None,
 ) -> Row[Any]:
     """Write the next entry of an account whose row the caller has locked, and move its running
-    balances by `pending` and `posted`; `spent`, where given, replaces the account's. Returns the account's row, whose `entries` is the number of
-    the new entry."""
+    balances by `pending` and `posted`; `spent`, where given, replaces the account's. Returns the
+    account's row, whose `entries` is the number of the new entry."""
     account = connection.execute(
         update(accounts)
         .where(accounts.c.id == account_id)

@@ -126,7 +126,9 @@ def _words(found: Standing, spent: float, method: str, largest: float) -> str:
         "reserved": ceiling.pending_units,
         "left": ceiling.remaining_units,
     }
-    parts = ", ".join(f"{100 * units / ceiling.units:.1f} % {name}" for name, units in share.items())
+    parts = ", ".join(
+        f"{100 * units / ceiling.units:.1f} % {name}" for name, units in share.items()
+    )
     together = (
         f"The jobs posted so far are together ({spent:g}, {account.terms.delta:g})-differentially "
         f"private, by {method}"

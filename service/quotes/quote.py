@@ -58,9 +58,7 @@ def comparison(
     return {"dataset": spec.dataset, "choice": choice, "data": data}
 
 
-def _facts(
-    db: Database, principal_id: str, authorised: Authorised
-) -> tuple[JobSpec, Facts, str]:
+def _facts(db: Database, principal_id: str, authorised: Authorised) -> tuple[JobSpec, Facts, str]:
     with db.read() as connection:
         spec = authorised(connection)
         facts, account, _ = facts_for(connection, spec.dataset, principal_id)

@@ -16,7 +16,6 @@ from service.db import Database
 from service.errors import BudgetExceeded
 from service.identity import WrongIdentityError, check_identity
 from service.jobs.submit import Asked, submit
-from service.planning.spec import JobSpec
 from service.tables import jobs
 from tests.harness import (
     ENGINES,

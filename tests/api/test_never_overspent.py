@@ -45,8 +45,13 @@ ENDED = ("succeeded", "cancelled")
 
 # ceiling, cap, a first share, kind of account
 BUDGETS = st.sampled_from(
-    [(1.0, 0.4, 0.3, "renyi"), (8.0, 0.4, 0.1, "renyi"), (30.0, 2.0, 0.3, "renyi")]
-    + [(1.0, 0.4, 0.3, "gaussian"), (8.0, 1.0, 0.3, "gaussian")]
+    [
+        (1.0, 0.4, 0.3, "renyi"),
+        (8.0, 0.4, 0.1, "renyi"),
+        (30.0, 2.0, 0.3, "renyi"),
+        (1.0, 0.4, 0.3, "gaussian"),
+        (8.0, 1.0, 0.3, "gaussian"),
+    ]
 )
 FORMS = st.sampled_from(["whole", "drawn", "laplace", "choices"])
 EPSILON = st.sampled_from([0.25, 0.05, 0.35, 0.6, 0.9, 4.0])
@@ -256,8 +261,7 @@ class World:
             assert limit.posted_units + limit.pending_units == units <= limit.units == holds
 
     def true_epsilons(self):
-        """(what a limit states, what the jobs that it covers truly have at least), for every limit that
-        there is or was."""
+        """(what a limit states, what its jobs truly have at least), for every limit there is or was."""
         with self.db.read() as connection:
             rows = connection.execute(
                 select(entries).where(entries.c.account_id == self.account)

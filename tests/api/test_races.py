@@ -13,10 +13,8 @@ from service.client import ApiError
 from service.errors import TooManyRequests
 from service.jobs.submit import Asked, submit
 from service.keys import read_or_create
-from service.planning.spec import JobSpec
 from tests.api.at_once import at_once
 from tests.harness import (
-    job,
     numbers,
     numeric_schema,
     running,

@@ -15,7 +15,7 @@ class BudgetRequest(RequestBody):
         default=None,
         description="How costs are counted, for ever. renyi (the default with delta > 0): best for "
         "batches drawn at random, Laplace noise and choices. gaussian: best for Gaussian noise over "
-        "whole or disjoint rows, and gives no credit for a drawn batch. pure: delta = 0, epsilons add.",
+        "whole or disjoint rows; no credit for a drawn batch. pure: delta = 0, epsilons add.",
     )
     epsilon_cap: float | None = Field(
         default=None, gt=0, le=EPSILON_MAX, description="Operate below the ceiling; default: at it."
@@ -82,7 +82,7 @@ class BudgetView(Amounts):
         description="The largest single job of the caller's that fits all limits now."
     )
     epsilon_summed: float = Field(
-        description="The sum of the posted jobs' own epsilons: what they would cost without composition."
+        description="The sum of the posted jobs' own epsilons, which bounds nothing smaller."
     )
     units_ceiling: int
     limits: list[LimitView] = Field(description="All that apply to the caller's jobs.")
