@@ -131,11 +131,11 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     for steps in [parameters.steps] if parameters.steps else STEPS[4:]:
         halvings = parameters.halvings
         if halvings is None:
-            halvings = best_halvings(goal, facts, plain, d, G, -(-n // 2), steps)
+            halvings = best_halvings(goal, plain, d, G, -(-n // 2), steps)
         rows = layout(n, wanted, halvings)
         if found and len(rows) < len(layout(n, wanted, 0)):
             continue  # batches so small that they leave no rows for the last phases
-        variance = d * noise_variance(goal, facts, plain, 1, 2**halvings, steps)
+        variance = d * noise_variance(goal, plain, 1, 2**halvings, steps)
         batch, population = rows[0]
         V = variance / batch**2 + drawing_variance(G, batch, population)
         first = sqrt(8 * G**2 / population + 32 * V / steps) / D
