@@ -15,7 +15,7 @@ from service.db import lock, new_id, now_ms
 from service.errors import BudgetAlreadySet, InvalidRequest
 from service.ledger.entries import append_entry
 from service.ledger.limits import Limit, Purpose, open_limits, set_limit
-from service.planning.conversion import budget_units
+from service.planning.conversion import Kind, budget_units
 from service.planning.price import AccountTerms
 from service.tables import accounts
 
@@ -50,7 +50,7 @@ def new_limit(
     purpose: Purpose,
     epsilon: float,
     delta: float,
-    kind: str | None,
+    kind: Kind | None,
     *,
     posted_units: int = 0,
     pending_units: int = 0,
@@ -77,7 +77,7 @@ def open_account(
     epsilon: float,
     delta: float,
     cap_epsilon: float | None = None,
-    kind: str | None = None,
+    kind: Kind | None = None,
 ) -> Account:
     """Fix a lineage's ceiling. The caller holds the lineage's lock; a second ceiling is refused."""
     if find_account(connection, lineage_id) is not None:

@@ -1,4 +1,4 @@
-"""Derive every balance again from the entries and their Plans, and say where the stored one differs."""
+"""Derive every balance again from the entries and their Plans, and say where that differs."""
 
 import json
 from collections import Counter

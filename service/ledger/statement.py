@@ -25,7 +25,7 @@ def budget(connection: Connection, account: Account, principal_id: str) -> dict[
             entries.c.account_id == account.id, entries.c.kind == "post"
         )
     ).scalar_one()
-    spent, method = smallest_epsilon(account.spent, delta)
+    spent, method = smallest_epsilon(account.spent, delta) if account.spent else (0.0, "nothing")
     cap = min(limit.epsilon for limit in found.limits if limit.purpose != "share")
     largest = found.largest_epsilon(delta)
     return {

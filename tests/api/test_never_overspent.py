@@ -261,7 +261,7 @@ class World:
             assert limit.posted_units + limit.pending_units == units <= limit.units == holds
 
     def true_epsilons(self):
-        """(what a limit states, what its jobs truly have at least), for every limit there is or was."""
+        """(what a limit states, what its jobs truly have at least), for every one there was."""
         with self.db.read() as connection:
             rows = connection.execute(
                 select(entries).where(entries.c.account_id == self.account)
