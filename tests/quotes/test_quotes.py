@@ -46,15 +46,16 @@ def test_no_connection_is_open_while_it_plans(service, monkeypatch, kind):
 
     for name in ("plan_for", "epsilon_for_noise", "compare"):
         watched(name)
-    asked = {"authorised": lambda connection: spec_of(job(scene.dataset))}
+    asked = {
+        "principal_id": scene.analyst.id,
+        "authorised": lambda connection: spec_of(job(scene.dataset)),
+    }
     if kind == "comparison":
         quoting.comparison(db, service.settings, **asked)
     elif kind == "noise":
-        quoting.quote_for_noise(
-            db, service.settings, principal_id=scene.analyst.id, noise=0.05, **asked
-        )
+        quoting.quote_for_noise(db, service.settings, noise=0.05, **asked)
     else:
-        quoting.quote(db, service.settings, principal_id=scene.analyst.id, **asked)
+        quoting.quote(db, service.settings, **asked)
     assert planned and set(planned) == {0} and db.open == 0
     assert db.reads == (1 if kind == "comparison" else 2)
 
