@@ -112,15 +112,15 @@ def migrations_folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parent.parent / "migrations"
 
 
-def migrate(url: str) -> None:
-    """Bring the database to this version's schema."""
+def migrate(url: str, revision: str = "head") -> None:
+    """Bring the database to this version's schema, or to an earlier one's."""
     from alembic import command  # noqa: PLC0415 - only the migrate role needs it
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()))
     config.attributes["url"] = url
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
 
 
 def lock(connection: Connection, table: Table, id_: str) -> Row[Any]:

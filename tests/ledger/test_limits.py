@@ -15,6 +15,7 @@ from service.ledger.limits import open_limits
 from service.planning.conversion import best_order, budget_units
 from service.planning.price import price_units
 from service.tables import entries, jobs, limits
+from tests.composition import compose, worst
 from tests.jobs.harness import JobHarness
 
 DRAWN = {"parameters": {"steps": 1, "batch": 1}}
@@ -52,23 +53,28 @@ def raise_cap(harness, epsilon):
 
 
 @pytest.mark.parametrize(
-    ("ceiling", "cap", "rows", "epsilon"), [(32.0, 0.2, 1000, 8.0), (8.0, 0.1, 300, 4.0)]
+    ("ceiling", "cap", "rows", "epsilon", "true"),
+    [(32.0, 0.2, 1000, 6.0, 3.2), (8.0, 0.1, 300, 2.0, 0.48)],
 )
-def test_a_drawn_batch_does_not_slip_under_a_cap_or_a_share(make, ceiling, cap, rows, epsilon):
-    """At the ceiling's low order a drawn batch of one costs next to nothing; its true epsilon is 3.79
-    and 0.96 here. At the order of the cap it costs what it must."""
+def test_a_drawn_batch_does_not_slip_under_a_cap_or_a_share(
+    make, ceiling, cap, rows, epsilon, true
+):
+    """At the ceiling's low order a drawn batch of one costs less than the cap holds, at the cap's own
+    far more, and by its exact loss it leaks far more than the cap."""
     harness = make(rows=rows, epsilon=ceiling, cap=cap)
     with pytest.raises(BudgetExceeded) as refusal:
         harness.submit(epsilon, **DRAWN)
     assert refusal.value.members["limit"] == "cap"
     assert refusal.value.members["largest_epsilon"] == cap
     raise_cap(harness, ceiling)
+    admitted = release(harness, harness.submit(epsilon, **DRAWN))
+    assert price_units(admitted, harness.account().terms) < budget_units(cap, 1e-6)
+    assert compose(worst(admitted)).epsilon(1e-6) > true > cap
     analyst = harness.analyst()
     share(harness, analyst, cap)
     with pytest.raises(AnalystCapExceeded):
         harness.submit(epsilon, analyst, **DRAWN)
     assert harness.submit(cap, analyst, **DRAWN)  # what the refusal named does fit
-    assert harness.submit(epsilon, **DRAWN)  # and without a share the ceiling admits it
 
 
 def test_a_reservation_is_counted_at_each_limits_own_order(make):
