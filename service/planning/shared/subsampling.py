@@ -187,7 +187,7 @@ def largest_ratio(goal: Target, batch: int, population: int, times: int, digits:
     if goal.delta == 0:
         return log1p(expm1(each) / gamma) if batch < population else each
     undrawn = sqrt(2 * each)  # what costs this much without being drawn
-    if batch == population or not goal.orders:  # by its mu a draw earns nothing
+    if batch == population or not goal.credits_draws:
         return undrawn
     binding = goal.told if goal.whole else goal.terms
     told = [(one.order, each * one.order) for one in binding if one.order is not None]
