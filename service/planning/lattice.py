@@ -168,6 +168,11 @@ class Target:
         return tuple({each.key: each for each in (self.own, *self.told)}.values())
 
     @property
+    def credits_draws(self) -> bool:
+        """Whether noise on a drawn batch costs less than on all rows: by its mu it does not."""
+        return self.own.kind != "gaussian"
+
+    @property
     def orders(self) -> list[int]:
         return [each.order for each in self.terms if each.order is not None]
 

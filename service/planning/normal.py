@@ -130,10 +130,10 @@ def smallest_millionths(mu_squared: Fraction, delta: float) -> int:
 
 
 def _between(e: Decimal, delta: Decimal) -> tuple[Decimal, Decimal]:
-    """A mu that is too small and one that is too large. delta(mu) <= Phi(-x) <= e^(-x^2/2), and
-    delta(mu) tends to 1 as mu grows."""
+    """A mu that is too small and one that is too large. delta(mu) <= Phi(-x) <= e^(-x^2/2), delta(mu)
+    <= mu/sqrt(2 pi), which is what it is for epsilon = 0 at most, and it tends to 1 as mu grows."""
     far = (-2 * delta.ln()).sqrt() + 1  # x here: mu = sqrt(x^2 + 2 e) - x, written without loss
-    low = 2 * e / ((far * far + 2 * e).sqrt() + far)
+    low = max(delta, 2 * e / ((far * far + 2 * e).sqrt() + far))
     high = 2 * low
     while delta_of(e, high) < delta:
         high *= 2

@@ -30,7 +30,6 @@ from service.planning.divergences import mu_squared_of_pure, randomised_response
 from service.planning.normal import smallest_millionths
 from service.planning.releases import Disjoint, Release
 
-_LOWER = 20  # down to an eighth
 _ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 
 
@@ -189,11 +188,11 @@ def _fits_lower(release: Release, epsilon: float, delta: float) -> bool:
 
 def own_orders(epsilon: float, delta: float) -> tuple[int, ...]:
     """Orders by which a job may satisfy its (epsilon, delta): the one that holds the most rho, and
-    lower ones, each by a tenth."""
+    lower ones that hold something, each by a twentieth."""
     orders = [best_order(epsilon, delta)]
-    while orders[-1] > 2 and len(orders) < _LOWER:
-        orders.append(max(2, orders[-1] * 9 // 10))
-    return tuple(orders)
+    while orders[-1] > 2 and renyi_budget(epsilon, delta, orders[-1]) > 0:
+        orders.append(orders[-1] - 1 - orders[-1] // 20)
+    return tuple(orders[:-1]) or tuple(orders)
 
 
 def epsilon_alone(release: Release, epsilon: float, delta: float) -> float:

@@ -45,7 +45,7 @@ def test_the_guarantee(case):
     _, account, _, rows, _, epsilon = case
     made = plan_of(case)
     terms = made.facts.account
-    account_delta, job_delta = ACCOUNTS[account]
+    kind, account_delta, job_delta = ACCOUNTS[account]
     delta = account_delta if job_delta is None else job_delta
 
     # plain data: the same text every time, and nothing lost in it
@@ -54,11 +54,17 @@ def test_the_guarantee(case):
     assert Plan.model_validate_json(made.canonical()).digest() == made.digest()
 
     # the price is the release's, and never above what was asked
-    asked, ceiling = budget_units(epsilon, delta), budget_units(epsilon, account_delta)
+    asked, ceiling = (budget_units(epsilon, each, kind) for each in (delta, account_delta))
     assert made.price.units == price_units(made.release, terms) > 0
     assert (made.price.kind, made.price.order) == (terms.kind, terms.order)
-    order = terms.order
-    cost = UNITS * (made.release.renyi(order) / order if order else made.release.pure())
+    cost = (
+        UNITS
+        * {
+            "renyi": lambda: made.release.renyi(terms.order) / terms.order,
+            "gaussian": lambda: made.release.mu_squared() / 2,
+            "pure": made.release.pure,
+        }[kind]()
+    )
     assert cost <= made.price.units < cost + 1
     if (delta > 0) == (account_delta > 0):
         assert made.price.units <= asked

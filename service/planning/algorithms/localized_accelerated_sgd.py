@@ -56,6 +56,7 @@ from service.planning.shared.subsampling import (
     best_halvings,
     calibrate_sampled,
     drawing_variance,
+    gradients_max,
     noise_variance,
     quickest,
     sampled,
@@ -128,8 +129,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         return error + G * sqrt(distance), phases
 
     found: list[Candidate] = []
-    for steps in [parameters.steps] if parameters.steps else STEPS[4:]:
-        halvings = parameters.halvings
+    asked, tried = parameters.halvings, [parameters.steps] if parameters.steps else STEPS[4:]
+    if not goal.credits_draws:  # all rows, in as many steps as there is time for
+        asked = asked or 0
+        tried = [steps for steps in tried if steps * (n >> asked) <= gradients_max(n)] or tried[:1]
+    for steps in tried:
+        halvings = asked
         if halvings is None:
             halvings = best_halvings(goal, plain, d, G, -(-n // 2), steps)
         rows = layout(n, wanted, halvings)

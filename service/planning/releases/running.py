@@ -101,8 +101,9 @@ class Recursive(ReleaseBase):
 
     and costs as `Exponential` says. The record is in one batch, and choices before its own do not
     depend on it: the cost is that of the costliest k, the sum over t >= k. The exact divergence of
-    `Choice` would be another number for every e(t, k), and they are so many and so small that it would
-    save next to nothing: a e^2/8 is within 1 % of it for a e < 0.3.
+    `Choice` would be another logarithm for every pair (t, k), half a million for a thousand choices,
+    while squares add up in one pass: a record is charged up to 1.6 times the exact divergence of its
+    own choice, where a e is about 8, and next to nothing more for later ones, whose e are small.
     """
 
     KEPT_ONE: ClassVar[int] = 2**32

@@ -43,6 +43,7 @@ from service.planning.spec import Facts, StepsAndClip
 PASSES_MIN, PASSES_MAX = 32, 512  # gradients that a default schedule evaluates, per row:
 GRADIENTS_MAX = 2**27  # between these, so many in all
 _ROUGHLY = 5  # binary digits with which schedules are compared
+_STRIDE = 5  # and of the orders by which one may do, every so many
 _QUICK = 512  # rows: fewer take a step hardly less time
 _FEW, _FAR_MORE = 512, 2.5  # steps; times the bound on the error
 _HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
@@ -187,11 +188,12 @@ def largest_ratio(goal: Target, batch: int, population: int, times: int, digits:
     if goal.delta == 0:
         return log1p(expm1(each) / gamma) if batch < population else each
     undrawn = sqrt(2 * each)  # what costs this much without being drawn
-    if batch == population or not goal.orders:  # by its mu a draw earns nothing
+    if batch == population or not goal.credits_draws:
         return undrawn
     binding = goal.told if goal.whole else goal.terms
     told = [(one.order, each * one.order) for one in binding if one.order is not None]
-    own = _own(goal, times, 3 if digits == _ROUGHLY else 1) if goal.whole else []
+    budgets = _budgets(goal.epsilon, goal.delta)[:: 1 if digits > _ROUGHLY else _STRIDE]
+    own = [(order, budget / times) for order, budget in budgets] if goal.whole else []
     at = 0  # the order of `own` by which the last one fitted
 
     def within(z: float, order: int, divergence: float) -> bool:
@@ -230,10 +232,5 @@ def largest_ratio(goal: Target, batch: int, population: int, times: int, digits:
 @lru_cache(maxsize=1024)
 def _budgets(epsilon: float, delta: float) -> tuple[tuple[int, float], ...]:
     """The orders by which a job may satisfy its (epsilon, delta), and the divergence it may have."""
-    orders = own_orders(epsilon, delta)
-    return tuple((order, float(renyi_budget(epsilon, delta, order))) for order in orders)
-
-
-def _own(goal: Target, times: int, stride: int) -> list[tuple[int, float]]:
-    budgets = _budgets(goal.epsilon, goal.delta)[::stride]
-    return [(order, budget / times) for order, budget in budgets if budget > 0]
+    budgets = ((order, renyi_budget(epsilon, delta, order)) for order in own_orders(epsilon, delta))
+    return tuple((order, float(budget)) for order, budget in budgets)
