@@ -137,9 +137,7 @@ def _steps(url: str) -> Iterator[list[str]]:
         owner = create_principal(connection, "owner", "owner")
         analyst = create_principal(connection, "analyst", "analyst")
         lineage = new_id("lin")
-        connection.execute(
-            insert(lineages).values(id=lineage, owner_id=owner, created_ms=now_ms())
-        )
+        connection.execute(insert(lineages).values(id=lineage, owner_id=owner, created_ms=now_ms()))
         account = open_account(
             connection,
             lineage_id=lineage,
