@@ -139,7 +139,8 @@ def ledger_alone(kind, seconds):
                 reserve(
                     connection,
                     account.id,
-                    units=1,
+                    price=lambda terms: 1,
+                    epsilon=0.1,
                     principal_id=owner,
                     dataset_id=None,
                     job_id=new_id("job"),

@@ -239,8 +239,8 @@ def _binomial(pair: Pair, n: int) -> tuple[Floats, Floats]:
 
 _SINGLE: dict[str, Callable[[Any], Pair]] = {
     "gaussian": lambda r: Pair.gaussian(r.sensitivity / r.sigma),
-    "pure": lambda r: Pair.laplace(r.sensitivity / r.scale),
-    "exponential": lambda r: Pair.exponential(r.sensitivity / r.scale),
+    **dict.fromkeys(("pure", "laplace"), lambda r: Pair.laplace(r.sensitivity / r.scale)),
+    **dict.fromkeys(("exponential", "choice"), lambda r: Pair.exponential(r.sensitivity / r.scale)),
     "sampled_gaussian": lambda r: Pair.drawn_gaussian(
         r.sensitivity / r.sigma, r.batch, r.population
     ),
@@ -269,7 +269,7 @@ def worst(release: Any, order: int | None = None, delta: float = 1e-6) -> list[t
         pairs = walk(max(release.parts, key=lambda part: part.renyi(order)))
     elif kind == "disjoint":
         pairs = _costliest([walk(part) for part in release.parts], delta)
-    elif kind == "prefixes":
+    elif kind in ("prefixes", "laplace_prefixes"):
         pairs = _prefixes(release)
     elif kind == "subsample":
         pairs = _drawn(walk(release.release), release, delta)

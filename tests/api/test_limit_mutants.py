@@ -1,4 +1,4 @@
-"""The histories of test_never_overspent catch a ledger that counts wrongly: proof that they can fail."""
+"""The histories of test_never_overspent catch a ledger that counts wrongly, so they can fail."""
 
 import json
 
@@ -10,7 +10,7 @@ from service.ledger import adjust
 from service.ledger.adjust import NO_COSTS
 from tests.api.test_never_overspent import play, stack  # noqa: F401 - a fixture
 
-DRAWN = ("submit", 0, 2, 4.0, "drawn")
+DRAWN = ("submit", 0, 2, 7.0, "drawn")
 BUDGET = (30.0, 0.4, 0.3, "renyi")
 
 

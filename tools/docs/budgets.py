@@ -81,8 +81,8 @@ def kinds() -> str:
     heads = ["noise", "account", *(f"{count:,} job{'s' * (count > 1)}" for count in COUNTS)]
     said = (
         f"Noise of one of so many jobs alike that together fill a ceiling of ({EPSILON:g}, {DELTA:g}) "
-        "(`pure`: epsilon 1, delta 0): the standard deviation, over that of Gaussian noise by the exact "
-        "formula of Balle and Wang for all of them together. Written by `make docs`.\n\n"
+        "(`pure`: epsilon 1, delta 0): the standard deviation, over that of Gaussian noise by the "
+        "exact formula of Balle and Wang for all of them together. Written by `make docs`.\n\n"
     )
     return said + table(heads, rows)
 
@@ -121,8 +121,8 @@ ASKED = [
 def example() -> str:
     """A ledger in a file of its own, with the functions that the service uses."""
     said = (
-        f"**An example.** A ceiling of epsilon {CEILING:g} at delta {DELTA:g}, a cap of {CAP:g}, and an "
-        f"analyst's share of {SHARE:g}. All fractions are of what that limit holds. Written by "
+        f"**An example.** A ceiling of epsilon {CEILING:g} at delta {DELTA:g}, a cap of {CAP:g}, and "
+        f"an analyst's share of {SHARE:g}. All fractions are of what that limit holds. Written by "
         "`make docs`, with the ledger's own functions.\n\n"
     )
     heads = ["", "ceiling left", "cap left", "share left", "`epsilon_spent`", "`epsilon_remaining`"]
