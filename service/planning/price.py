@@ -188,10 +188,10 @@ def _fits_lower(release: Release, epsilon: float, delta: float) -> bool:
 
 def own_orders(epsilon: float, delta: float) -> tuple[int, ...]:
     """Orders by which a job may satisfy its (epsilon, delta): the one that holds the most rho, and
-    lower ones that hold something, each by a twentieth."""
+    lower ones that hold something, each by one or a fortieth."""
     orders = [best_order(epsilon, delta)]
     while orders[-1] > 2 and renyi_budget(epsilon, delta, orders[-1]) > 0:
-        orders.append(orders[-1] - 1 - orders[-1] // 20)
+        orders.append(orders[-1] - 1 - orders[-1] // 40)
     return tuple(orders[:-1]) or tuple(orders)
 
 
