@@ -151,8 +151,12 @@ def _check_record(record: Record) -> list[str]:
         ),
         (
             lambda: (
-                account.terms == AccountTerms.for_ceiling(account.epsilon, account.terms.delta)
-                and account.ceiling_units == budget_units(account.epsilon, account.terms.delta)
+                account.terms
+                == AccountTerms.for_ceiling(
+                    account.epsilon, account.terms.delta, account.terms.kind
+                )
+                and account.ceiling_units
+                == budget_units(account.epsilon, account.terms.delta, account.terms.kind)
             ),
             "the account's terms are not those of its ceiling",
         ),

@@ -202,10 +202,9 @@ def epsilon_alone(release: Release, epsilon: float, delta: float) -> float:
     pure = release.pure()
     if pure is not None:
         candidates.append(_up(pure))
-    mu_squared = release.gaussian()
-    if delta > 0 and mu_squared is not None:  # exact, so no order could do better
-        candidates.append(epsilon_of_gaussian(mu_squared, delta))
-    elif delta > 0:
+    if delta > 0:
+        candidates.append(epsilon_of_gaussian(release.mu_squared(), delta))
+    if delta > 0 and release.gaussian() is None:  # else that is exact, and no order does better
         candidates += [epsilon_at_order(release.renyi(a), delta, a) for a in _ORDERS]
     return min(candidates)
 
