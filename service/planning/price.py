@@ -188,10 +188,10 @@ def _fits_lower(release: Release, epsilon: float, delta: float) -> bool:
 
 def own_orders(epsilon: float, delta: float) -> tuple[int, ...]:
     """Orders by which a job may satisfy its (epsilon, delta): the one that holds the most rho, and
-    lower ones that hold something, each by a twentieth."""
+    lower ones that hold something, each by one or a fortieth."""
     orders = [best_order(epsilon, delta)]
     while orders[-1] > 2 and renyi_budget(epsilon, delta, orders[-1]) > 0:
-        orders.append(orders[-1] - 1 - orders[-1] // 20)
+        orders.append(orders[-1] - 1 - orders[-1] // 40)
     return tuple(orders[:-1]) or tuple(orders)
 
 
@@ -202,10 +202,9 @@ def epsilon_alone(release: Release, epsilon: float, delta: float) -> float:
     pure = release.pure()
     if pure is not None:
         candidates.append(_up(pure))
-    mu_squared = release.gaussian()
-    if delta > 0 and mu_squared is not None:  # exact, so no order could do better
-        candidates.append(epsilon_of_gaussian(mu_squared, delta))
-    elif delta > 0:
+    if delta > 0:
+        candidates.append(epsilon_of_gaussian(release.mu_squared(), delta))
+    if delta > 0 and release.gaussian() is None:  # else that is exact, and no order does better
         candidates += [epsilon_at_order(release.renyi(a), delta, a) for a in _ORDERS]
     return min(candidates)
 
