@@ -2,12 +2,13 @@
 
 import json
 import logging
+import os
 import platform
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from service import __version__
 from service.config import Settings
@@ -25,6 +27,7 @@ from service.db import Database
 from service.jobs.card import model_card, weights_of
 from service.jobs.claim import claim, open_data, release_claim, renew_lease
 from service.jobs.publish import PlanChangedError, check_plan, publish
+from service.jobs.supervise import NOTHING, claim_line
 from service.planning.plan import Plan, sha256
 from service.tables import datasets, models
 from workers.algorithms import RUNS
@@ -35,20 +38,38 @@ from workers.randomness import Randomness
 from workers.results import Certificate
 
 log = logging.getLogger("epsilond.worker")
+# what the database or the disk did, not the run: the next start may find them well
+INFRASTRUCTURE = (OperationalError, InterfaceError, PoolTimeoutError, OSError)
 
 
-def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> bool:
-    """Claim and run the named job, or the oldest queued one; False if there was none to claim."""
+def execute_one(
+    db: Database, settings: Settings, report: Callable[[bytes], object] = lambda line: None
+) -> bool:
+    """Claim and run the job that has been due longest; False if none is due. What is held meanwhile
+    is reported to whoever supervises this process."""
     with db.write() as connection:
-        job = claim(connection, settings.lease_seconds, job_id)
+        job = claim(connection, settings.lease_seconds)
     if job is None:
         return False
-    progress = Progress(settings.job_seconds_max)
+    with suppress(OSError):
+        report(claim_line(job.id, job.fence))
+    _execute(db, settings, job)
+    with suppress(OSError):
+        report(NOTHING)
+    return True
+
+
+def _execute(db: Database, settings: Settings, job: Row[Any]) -> None:
+    """Run a claimed job and publish it, or release the claim."""
+    progress, failed = Progress(settings.job_seconds_max), True
     try:
         with _renewed_lease(db, settings, job, progress):
             _run(db, settings, job, progress)
     except Stopped as stopped:
         log.info("job %s was stopped: %s", job.id, stopped)
+    except INFRASTRUCTURE as error:
+        log.warning("job %s will be started again: %s", job.id, type(error).__name__)
+        failed = False
     except GateError as error:
         log.error("job %s: %s", job.id, error)  # made of public numbers, unlike any other message
     except Exception as error:
@@ -56,10 +77,9 @@ def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> 
         frame = traceback.extract_tb(error.__traceback__)[-1]
         log.error("job %s: %s at %s:%s", job.id, type(error).__name__, frame.filename, frame.lineno)
     else:
-        return True
+        return
     with db.write() as connection:
-        release_claim(connection, job.id, job.fence)
-    return True
+        release_claim(connection, settings, job.id, job.fence, failed=failed)
 
 
 def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) -> None:
@@ -113,16 +133,23 @@ def _released(connection: Connection, plan: Plan) -> NDArray[np.float64] | None:
 def _renewed_lease(
     db: Database, settings: Settings, job: Row[Any], progress: Progress
 ) -> Iterator[None]:
-    """Renew the job's lease from a thread while the kernels run; stop the run when it is lost."""
+    """Renew the job's lease from a thread while the kernels run; stop the run when it is lost. One
+    that hangs between steps cannot be stopped: its failure is recorded, and the process ends."""
     done = threading.Event()
 
     def renew() -> None:
         while not done.wait(min(1.0, settings.lease_seconds / 3)):
             try:
+                hung = progress.hung
                 with db.write() as connection:
+                    if hung:
+                        release_claim(connection, settings, job.id, job.fence, failed=True)
                     held = renew_lease(
                         connection, job.id, job.fence, progress.done, settings.lease_seconds
                     )
+                if hung:
+                    log.error("job %s hangs, so this worker ends", job.id)
+                    os._exit(1)
                 if not held:
                     progress.stopped = True
                     return

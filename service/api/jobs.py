@@ -65,7 +65,7 @@ async def submit_job(
             idempotency_key=idempotency_key,
         )
         if not done.replayed:
-            ctx.try_hint(done.job_id)
+            ctx.hint()
         return done
 
     submission = await ctx.limiter.run(me.id, answer, charged=True)
