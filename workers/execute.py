@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -29,7 +30,7 @@ from service.jobs.claim import claim, open_data, release_claim, renew_lease
 from service.jobs.publish import PlanChangedError, check_plan, publish
 from service.jobs.supervise import NOTHING, claim_line
 from service.planning.plan import Plan, sha256
-from service.tables import datasets, models
+from service.tables import models
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import GateError
@@ -42,60 +43,87 @@ log = logging.getLogger("epsilond.worker")
 INFRASTRUCTURE = (OperationalError, InterfaceError, PoolTimeoutError, OSError)
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a claimed job needs to run: its data may be read once this is committed."""
+
+    job: Row[Any]
+    plan: Plan
+    randomness: Randomness
+    released: NDArray[np.float64] | None
+    dataset: Row[Any]
+
+
 def execute_one(
     db: Database, settings: Settings, report: Callable[[bytes], object] = lambda line: None
 ) -> bool:
     """Claim and run the job that has been due longest; False if none is due. What is held meanwhile
     is reported to whoever supervises this process."""
-    with db.write() as connection:
+    with (
+        db.write() as connection
+    ):  # one commit, before a byte is read: claimed, and its data opened
         job = claim(connection, settings.lease_seconds)
-    if job is None:
-        return False
-    with suppress(OSError):
-        report(claim_line(job.id, job.fence))
-    _execute(db, settings, job)
-    with suppress(OSError):
-        report(NOTHING)
+        if job is None:
+            return False
+        start = _start(connection, settings, job)
+    if start is not None:
+        with suppress(OSError):
+            report(claim_line(job.id, job.fence))
+        _execute(db, settings, start)
+        with suppress(OSError):
+            report(NOTHING)
     return True
 
 
-def _execute(db: Database, settings: Settings, job: Row[Any]) -> None:
+def _start(connection: Connection, settings: Settings, job: Row[Any]) -> Start | None:
+    """Open the data of a job that can be run; one that cannot has failed, unopened."""
+    try:
+        check_plan(job)
+        plan = Plan.model_validate_json(job.plan)
+        randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
+        released = _released(connection, plan)
+    except INFRASTRUCTURE:
+        raise
+    except Exception as error:
+        _log_error(job.id, error)
+        release_claim(connection, settings, job.id, job.fence, failed=True)
+        return None
+    dataset = open_data(connection, job.id, job.fence)
+    return None if dataset is None else Start(job, plan, randomness, released, dataset)
+
+
+def _execute(db: Database, settings: Settings, start: Start) -> None:
     """Run a claimed job and publish it, or release the claim."""
-    progress, failed = Progress(settings.job_seconds_max), True
+    job, progress, failed = start.job, Progress(settings.job_seconds_max), True
     try:
         with _renewed_lease(db, settings, job, progress):
-            _run(db, settings, job, progress)
+            _run(db, settings, start, progress)
+        return
     except Stopped as stopped:
         log.info("job %s was stopped: %s", job.id, stopped)
     except INFRASTRUCTURE as error:
         log.warning("job %s will be started again: %s", job.id, type(error).__name__)
         failed = False
-    except GateError as error:
-        log.error("job %s: %s", job.id, error)  # made of public numbers, unlike any other message
     except Exception as error:
-        # The message of an exception may quote data, so only its type and origin are logged.
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        log.error("job %s: %s at %s:%s", job.id, type(error).__name__, frame.filename, frame.lineno)
-    else:
-        return
+        _log_error(job.id, error)
     with db.write() as connection:
         release_claim(connection, settings, job.id, job.fence, failed=failed)
 
 
-def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) -> None:
-    check_plan(job)
-    plan = Plan.model_validate_json(job.plan)
-    randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
-    with db.write() as connection:
-        dataset = connection.execute(
-            select(datasets.c.schema, datasets.c.folder).where(datasets.c.id == job.dataset_id)
-        ).one()
-        released = _released(connection, plan)
-        opened = open_data(connection, job.id, job.fence)
-    if not opened:  # raised after the commit: a job whose data was deleted has just been failed
-        raise Stopped("it was cancelled, lost its data, or is another worker's now")
+def _log_error(job_id: str, error: Exception) -> None:
+    """The message of an exception may quote data, so only its type and origin are logged; but a
+    gate's is made of public numbers."""
+    if isinstance(error, GateError):
+        log.error("job %s: %s", job_id, error)
+        return
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    log.error("job %s: %s at %s:%s", job_id, type(error).__name__, frame.filename, frame.lineno)
+
+
+def _run(db: Database, settings: Settings, start: Start, progress: Progress) -> None:
+    job, plan, dataset = start.job, start.plan, start.dataset
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
-    data = Data(plan, x, y, randomness, released)
+    data = Data(plan, x, y, start.randomness, start.released)
     result = RUNS[plan.algorithm](plan, data, progress)
     data.close()
     certificate = result.content if isinstance(result, Certificate) else None

@@ -20,11 +20,11 @@ def claim(
     connection: Connection, lease_seconds: float, job_id: str | None = None
 ) -> Row[Any] | None:
     """The named job if it is due, or the one that has been due longest; None if there is none."""
-    due = select(jobs.c.id).where(jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
+    due = select(jobs).where(jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
     if job_id is not None:
         due = due.where(jobs.c.id == job_id)
     oldest = due.order_by(jobs.c.hint_ms, jobs.c.id).limit(1)
-    found = connection.execute(oldest.with_for_update(skip_locked=True)).scalar()
+    found = connection.execute(oldest.with_for_update(skip_locked=True, key_share=True)).first()
     if found is None:
         return None
     return transition(
@@ -39,20 +39,22 @@ def claim(
     )
 
 
-def open_data(connection: Connection, job_id: str, fence: int) -> bool:
-    """Record that the data is about to be read; False if the job is no longer this worker's.
+def open_data(connection: Connection, job_id: str, fence: int) -> Row[Any] | None:
+    """Record that the data is about to be read; its dataset, or None if the job is no longer this
+    worker's.
 
     Committed before the first byte is read. From here on the charge stays, whatever happens.
     """
     job = lock(connection, jobs, job_id)
     if job.fence != fence or job.state != "running":
-        return False
+        return None
+    dataset = lock(connection, datasets, job.dataset_id)
+    if dataset.state != "ready":
+        end_without_model(connection, job, "failed", "data_deleted")
+        return None
     if job.opened_ms is None:
-        if lock(connection, datasets, job.dataset_id).state != "ready":
-            end_without_model(connection, job, "failed", "data_deleted")
-            return False
         connection.execute(update(jobs).where(jobs.c.id == job_id).values(opened_ms=now_ms()))
-    return True
+    return dataset
 
 
 def renew_lease(
@@ -96,7 +98,7 @@ def take_back(
     else:
         pause_ms = 1000 * min(2 ** (job.fence - 2), PAUSE_SECONDS_MAX) if job.fence > 1 else None
         due = jobs.c.created_ms if pause_ms is None else now_ms() + pause_ms
-        transition(connection, job.id, "queued", attempts=attempts, lease_ms=None, hint_ms=due)
+        transition(connection, job, "queued", attempts=attempts, lease_ms=None, hint_ms=due)
 
 
 def _lease_end(seconds: float) -> Any:

@@ -30,12 +30,12 @@ def test_a_state_leads_only_where_the_table_says(harness, before):
             connection.execute(job_events.delete().where(job_events.c.seq > 1))
             connection.execute(update(jobs).values(events=1))
         if after in TRANSITIONS[before]:
-            row = harness.do(transition, job, after)
+            row = harness.do(transition, harness.row(job), after)
             assert (row.state, row.events) == (after, 2)
             assert (row.wrapped_key is None) == (after in ENDED)
         else:
             with pytest.raises(TransitionError, match=f"cannot become {after}"):
-                harness.do(transition, job, after)
+                harness.do(transition, harness.row(job), after)
             assert harness.row(job).state == before
 
 
@@ -154,6 +154,17 @@ def test_a_job_whose_data_is_deleted_before_opening_fails_for_free(harness):
     assert not harness.do(open_data, job, claimed.fence)
     assert (harness.row(job).state, harness.row(job).error) == ("failed", "data_deleted")
     assert harness.balance() == (0, 0)
+
+
+def test_a_job_that_lost_its_worker_and_then_its_data_fails_and_is_charged(harness):
+    job = harness.submit()
+    harness.do(open_data, job, harness.claim().fence)
+    harness.expire()
+    with harness.db.write() as connection:
+        connection.execute(update(datasets).values(state="deleted"))
+    assert not harness.do(open_data, job, harness.claim().fence)
+    assert (harness.row(job).state, harness.row(job).error) == ("failed", "data_deleted")
+    assert harness.balance() == (price(harness, job), 0)
 
 
 def test_each_record_names_the_one_before(harness):
