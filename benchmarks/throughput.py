@@ -70,8 +70,12 @@ def noop_app(url, prefix):
         task_ignore_result=True,
         broker_connection_retry_on_startup=True,
     )
-    app.task(lambda: None, name="noop")
+    app.task(nothing, name="noop")
     return app
+
+
+def nothing():
+    pass
 
 
 def jobs_per_second(engine, count):

@@ -48,7 +48,9 @@ def open_data(connection: Connection, job_id: str, fence: int) -> Row[Any] | Non
     job = lock(connection, jobs, job_id)
     if job.fence != fence or job.state != "running":
         return None
-    dataset = lock(connection, datasets, job.dataset_id)
+    # shared with everyone but who deletes it: publishing another job holds up no start
+    query = select(datasets).where(datasets.c.id == job.dataset_id)
+    dataset = connection.execute(query.with_for_update(read=True, key_share=True)).one()
     if dataset.state != "ready":
         end_without_model(connection, job, "failed", "data_deleted")
         return None

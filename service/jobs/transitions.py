@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Insert, Row, Update, insert, update
+from sqlalchemy import Connection, Insert, Row, Update, insert, update
 
-from service.db import now_ms
+from service.db import now_ms, together
 from service.jobs.states import ENDED, states_before
 from service.ledger.reserve import post, void
 from service.tables import changes, job_events, jobs
@@ -52,19 +52,6 @@ def _event(job_id: str, number: int, state: str) -> tuple[Insert, Insert]:
         insert(job_events).values(job_id=job_id, seq=number, type=state, created_ms=now_ms()),
         insert(changes).values(job_id=job_id, **event),
     )
-
-
-def together(
-    connection: Connection, first: Insert | Update, *others: Insert | Update
-) -> CursorResult[Any]:
-    """Statements that do not depend on each other, as one where the database can: a round trip and
-    the wait for a processor cost more than what each does. The result is the first one's."""
-    if connection.dialect.name == "sqlite":
-        for other in others:
-            connection.execute(other)
-        return connection.execute(first)
-    ctes = [other.cte(f"also_{number}") for number, other in enumerate(others)]
-    return connection.execute(first.add_cte(*ctes))
 
 
 def end_without_model(
