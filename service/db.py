@@ -15,9 +15,12 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Connection,
+    CursorResult,
     Engine,
+    Insert,
     Row,
     Table,
+    Update,
     create_engine,
     event,
     select,
@@ -129,6 +132,19 @@ def lock(connection: Connection, table: Table, id_: str) -> Row[Any]:
     lineage, job, dataset, grant, account, so that none waits in a circle."""
     query = select(table).where(table.c.id == id_).with_for_update(key_share=True)
     return connection.execute(query).one()
+
+
+def together(
+    connection: Connection, first: Insert | Update, *others: Insert | Update
+) -> CursorResult[Any]:
+    """Statements that do not depend on each other, as one where the database can: a round trip and
+    the wait for a processor cost more than what each does. The result is the first one's."""
+    if connection.dialect.name == "sqlite":
+        for other in others:
+            connection.execute(other)
+        return connection.execute(first)
+    ctes = [other.cte(f"also_{number}") for number, other in enumerate(others)]
+    return connection.execute(first.add_cte(*ctes))
 
 
 def new_id(prefix: str) -> str:

@@ -205,8 +205,8 @@ entries = Table(
     CheckConstraint("(kind IN ('post', 'void')) = (resolves_seq IS NOT NULL)", name="resolution"),
 )
 
-# `hint_ms` is the outbox: a queued job's message is due when it has passed. The relay sends it and
-# moves it on, so a message that a broker loses is sent again.
+# A queued job is due from `hint_ms` on, and the one that has been due longest is claimed first.
+# `fence` counts its starts, `attempts` those of them that failed by themselves.
 jobs = Table(
     "jobs",
     metadata,

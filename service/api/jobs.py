@@ -97,7 +97,7 @@ async def _submit(
             idempotency_key=idempotency_key,
         )
         if not done.replayed:
-            ctx.try_hint(done.id)
+            ctx.hint()
         return done
 
     submission = await ctx.limiter.run(me.id, answer, charged=True)

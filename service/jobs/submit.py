@@ -225,7 +225,7 @@ def _insert_job(
             choice=None if choice is None else canonical_json(choice.view()),
             metadata=canonical_json(planned.metadata),
             wrapped_key=settings.keys.wrap(noise_key, job_id),
-            hint_ms=now_ms() + int(settings.hint_retry_seconds * 1000),
+            hint_ms=now_ms(),
             steps_total=plan.schedule.steps,
             events=1,
             created_ms=now_ms(),

@@ -9,7 +9,7 @@ from service.db import iso
 
 ERRORS = {
     "attempts_exhausted": "The job was started as often as allowed and never finished.",
-    "data_deleted": "The owner deleted the data before the job opened it; nothing was charged.",
+    "data_deleted": "The owner deleted the data. The job is charged only if it had opened them.",
 }
 
 

@@ -254,18 +254,16 @@ class World:
             if outcome != "crash unopened":
                 assert open_data(connection, job_id, held.fence)
         keys = self.context.settings.keys
-        with self.db.write() as connection:
-            if outcome == "publish":
-                assert publish(connection, keys, job_id, held.fence, {"coef_": []}, {})
-            else:
-                release_claim(connection, job_id, held.fence)
         if outcome == "crash unopened":
             return
+        if outcome == "publish":
+            with self.db.write() as connection:
+                assert publish(connection, keys, job_id, held.fence, {"coef_": []}, {})
         if outcome == "give up":  # opened: what follows is charged, also a cancel
             answer = self.ask(2, "POST", f"/v1/jobs/{job_id}/cancel")
             assert answer.json()["state"] == "cancelling"
             with self.db.write() as connection:
-                release_claim(connection, job_id, held.fence)
+                release_claim(connection, self.context.settings, job_id, held.fence)
         who, release, _ = self.jobs[job_id]
         self.jobs[job_id] = who, release, True
 
@@ -330,7 +328,7 @@ def stack(request, tmp_path_factory):
         app.state.context = Context(
             settings=configured,
             db=db,
-            hint=lambda job_id: None,
+            hint=lambda: None,
             feed=Feed(db, configured.keys, 10, 10),
         )
         with asyncio.Runner() as runner:
