@@ -42,7 +42,7 @@ ETag, and If-None-Match with it is answered 304 while nothing has changed."""
 def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        db = Database(settings.url)
+        db = Database(settings.url, patience=settings.database_seconds)
         workers = EmbeddedWorkers(settings) if settings.engine == "embedded" else None
         hint = workers.hint if workers is not None else celery_hint(settings)
         check_identity(db, settings)

@@ -22,7 +22,7 @@ _state: dict[str, Any] = {}
 def _start_child(**kwargs: Any) -> None:
     """In the child, never in the parent: connections and numba's threads do not survive a fork."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    db = Database(settings.url, pool_size=2)
+    db = Database(settings.url, 2, settings.database_seconds)
     check_identity(db, settings)
     warm()
     # last: Celery swallows what is raised here, and a child without a database runs nothing
@@ -36,7 +36,7 @@ def run(job_id: str) -> None:
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
 def _start_maintenance(**kwargs: Any) -> None:
-    db = Database(settings.url, pool_size=2)
+    db = Database(settings.url, 2, settings.database_seconds)
     _state["maintenance"] = MaintenanceLoop(db, settings, celery_hint(settings))
     _state["maintenance"].start()
 

@@ -21,7 +21,7 @@ log = logging.getLogger("epsilond.worker")
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     settings = Settings()
-    db = Database(settings.url, pool_size=2)
+    db = Database(settings.url, 2, settings.database_seconds)
     check_identity(db, settings)
     warm()
     wake = threading.Event()

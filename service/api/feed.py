@@ -37,6 +37,7 @@ log = logging.getLogger("epsilond.api")
 TICK_SECONDS = 0.25
 HEARTBEAT_SECONDS = 15.0
 RETRY_MS = 2000
+_READY_SECONDS = 5.0  # to wait for a first look at the database
 _CREDENTIALS_EVERY = 4  # ticks
 _WAITING_MAX = 1000  # events that a slow client may leave unread before its stream ends
 _MISSED_MAX = 10_000  # everyone's changes that are searched for what one client missed
@@ -120,10 +121,14 @@ class Feed:
         self._listeners.add(listener)
         self._wanted.set()
         try:
-            await self._ready.wait()
+            async with asyncio.timeout(_READY_SECONDS):
+                await self._ready.wait()
         except asyncio.CancelledError:  # it waited long enough, or nobody waits any more
             self.leave(listener)
             raise
+        except TimeoutError:
+            self.leave(listener)
+            raise Unavailable("the database does not answer; try again shortly.") from None
         return listener
 
     def leave(self, listener: Listener) -> None:
