@@ -26,7 +26,6 @@ from service.api.feed import Feed
 from service.api.limits import Limits
 from service.api.problems import RESPONSES, ProblemDetails, install
 from service.config import Settings
-from service.datasets.upload import sweep_unused
 from service.db import Database
 from service.identity import check_identity
 from service.jobs.embedded import EmbeddedWorkers
@@ -48,7 +47,6 @@ def create_app(settings: Settings) -> FastAPI:
         check_identity(db, settings)
         feed = Feed(db, settings.keys, settings.streams_max, settings.streams_max_each)
         app.state.context = Context(settings=settings, db=db, hint=hint, feed=feed)
-        sweep_unused(db, settings)
         maintenance = MaintenanceLoop(db, settings, hint, role="api")
         maintenance.start()
         feed_task = asyncio.create_task(feed.run())

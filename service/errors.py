@@ -136,5 +136,11 @@ class Unavailable(Problem):
     status, code, title = 503, "unavailable", "Temporarily unavailable"
 
 
+class InsufficientStorage(Problem):
+    """Nothing is wrong with the request; it works when there is space again."""
+
+    status, code, title = 507, "insufficient_storage", "There is no space to store it"
+
+
 def every_problem() -> list[type[Problem]]:
     return Problem.__subclasses__()

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, after_name, newest_first
+from service.api.problems import described
 from service.api.schemas.datasets import (
     DatasetRequest,
     DatasetSummary,
@@ -120,6 +121,7 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 @router.put(
     "/datasets/{dataset_id}/data",
     response_model=DatasetView,
+    responses={507: described("There is no space to store it; send it again when there is.")},
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -148,9 +150,9 @@ async def upload_data(
             return owned_dataset(connection, me, dataset_id)
 
     row = await to_thread.run_sync(begin)
-    path = await receive(ctx.settings, row, request.stream())
+    file = await receive(ctx.settings, row, request.stream())
     await to_thread.run_sync(
-        partial(finish_upload, ctx.db, ctx.settings, row, path, BY_MEDIA_TYPE[media]),
+        partial(finish_upload, ctx.db, ctx.settings, row, file, BY_MEDIA_TYPE[media]),
         limiter=ctx.ingestions,
     )
     return await to_thread.run_sync(get_dataset, ctx, me, dataset_id)

@@ -43,12 +43,16 @@ class ProblemDetails(BaseModel):
     errors: list[dict[str, Any]] | None = None
 
 
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {
+def described(description: str) -> dict[str, Any]:
+    return {
         "description": description,
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
     }
-    for status, description in (("4XX", "The request was refused."), ("5XX", "A failure of ours."))
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": described("The request was refused."),
+    "5XX": described("A failure of ours."),
 }
 
 
