@@ -233,12 +233,21 @@ class Client:
     def keys(self) -> list[JSON]:
         return list(self.pages("/v1/keys"))
 
-    def add_key(self, principal: str | None = None, expires_days: int | None = None) -> JSON:
-        body = {"principal": principal, "expires_days": expires_days}
+    def add_key(
+        self,
+        principal: str | None = None,
+        expires_days: int | None = None,
+        outlives: bool | None = None,
+    ) -> JSON:
+        body = {"principal": principal, "expires_days": expires_days, "outlives": outlives}
         return self.request("POST", "/v1/keys", json=body)
 
     def rotate_key(self, key: str) -> JSON:
         return self.request("POST", f"/v1/keys/{key}/rotate")
 
-    def revoke_key(self, key: str) -> None:
-        self.request("DELETE", f"/v1/keys/{key}")
+    def revoke_key(self, key: str, everything: bool = False) -> None:
+        self.request("DELETE", f"/v1/keys/{key}", params={"everything": everything})
+
+    def revoke_keys(self, principal: str) -> None:
+        """All keys of a principal."""
+        self.request("DELETE", f"/v1/principals/{principal}/keys")

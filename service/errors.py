@@ -100,6 +100,10 @@ class JobAlreadyFinished(Problem):
     status, code, title = 409, "job_already_finished", "The job has ended"
 
 
+class LastWayIn(Problem):
+    status, code, title = 409, "last_way_in", "No administrator would have a key"
+
+
 class BodyTooLarge(Problem):
     status, code, title = 413, "body_too_large", "The body exceeds the limit"
 
