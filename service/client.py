@@ -73,10 +73,23 @@ class Client:
     # datasets and budgets
 
     def declare_dataset(
-        self, name: str, schema: Mapping[str, Any], same_people_as: str | None = None
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        same_people_as: str | None = None,
+        shared_ledger: bool = False,
     ) -> JSON:
-        body = {"name": name, "schema": schema, "same_people_as": same_people_as}
+        body = {
+            "name": name,
+            "schema": schema,
+            "same_people_as": same_people_as,
+            "shared_ledger": shared_ledger,
+        }
         return self.request("POST", "/v1/datasets", json=body)
+
+    def share_ledger(self, dataset: str, shared: bool) -> JSON:
+        body = {"shared_ledger": shared}
+        return self.request("PUT", f"/v1/datasets/{dataset}/sharing", json=body)
 
     def upload(self, dataset: str, path: Path) -> JSON:
         media = guess(path).media_types[0]

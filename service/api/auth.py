@@ -212,6 +212,12 @@ def visible_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[
     return row
 
 
+def sees_all(me: Caller, dataset: Row[Any]) -> bool:
+    """Whether the caller sees all of this dataset's ledger and chain, and not only what is theirs: its
+    owner, auditors, administrators; analysts where the owner has shared it."""
+    return me.role in ("admin", "auditor") or dataset.owner_id == me.id or dataset.shared_ledger
+
+
 def owned_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[Any]:
     row = visible_dataset(connection, me, dataset_id)
     if row.owner_id != me.id:

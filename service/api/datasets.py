@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
-from sqlalchemy import Connection, Row, delete, func, insert, or_, select
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
@@ -18,6 +18,7 @@ from service.api.schemas.datasets import (
     DatasetView,
     GrantRequest,
     GrantView,
+    SharingRequest,
 )
 from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
@@ -62,6 +63,7 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
         "storage": schema.storage,
         "audit_length": row.chain_length,
         "audit_head": row.chain_head,
+        "shared_ledger": row.shared_ledger,
         "created_at": iso(row.created_ms),
     }
     if me.role == "admin" and row.content_mac is not None:
@@ -94,6 +96,7 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
                 name=request.name,
                 state="empty",
                 schema=request.declared.model_dump_json(),
+                shared_ledger=request.shared_ledger,
                 created_ms=now_ms(),
             )
         )
@@ -116,6 +119,20 @@ def list_datasets(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = N
 def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     with ctx.db.read() as connection:
         return whole_view(connection, me, visible_dataset(connection, me, dataset_id))
+
+
+@router.put("/datasets/{dataset_id}/sharing", response_model=DatasetView)
+def share(ctx: Ctx, me: Me, dataset_id: str, request: SharingRequest) -> Any:
+    """Let analysts see all of the ledger and the audit chain, or only what is their own."""
+    with ctx.db.write() as connection:
+        owned_dataset(connection, me, dataset_id)
+        lock(connection, datasets, dataset_id)
+        connection.execute(
+            update(datasets)
+            .where(datasets.c.id == dataset_id)
+            .values(shared_ledger=request.shared_ledger)
+        )
+        return whole_view(connection, me, owned_dataset(connection, me, dataset_id))
 
 
 @router.put(
