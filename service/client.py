@@ -73,10 +73,23 @@ class Client:
     # datasets and budgets
 
     def declare_dataset(
-        self, name: str, schema: Mapping[str, Any], same_people_as: str | None = None
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        same_people_as: str | None = None,
+        shared_ledger: bool = False,
     ) -> JSON:
-        body = {"name": name, "schema": schema, "same_people_as": same_people_as}
+        body = {
+            "name": name,
+            "schema": schema,
+            "same_people_as": same_people_as,
+            "shared_ledger": shared_ledger,
+        }
         return self.request("POST", "/v1/datasets", json=body)
+
+    def share_ledger(self, dataset: str, shared: bool) -> JSON:
+        body = {"shared_ledger": shared}
+        return self.request("PUT", f"/v1/datasets/{dataset}/sharing", json=body)
 
     def upload(self, dataset: str, path: Path) -> JSON:
         media = guess(path).media_types[0]
@@ -252,12 +265,21 @@ class Client:
     def keys(self) -> list[JSON]:
         return list(self.pages("/v1/keys"))
 
-    def add_key(self, principal: str | None = None, expires_days: int | None = None) -> JSON:
-        body = {"principal": principal, "expires_days": expires_days}
+    def add_key(
+        self,
+        principal: str | None = None,
+        expires_days: int | None = None,
+        outlives: bool | None = None,
+    ) -> JSON:
+        body = {"principal": principal, "expires_days": expires_days, "outlives": outlives}
         return self.request("POST", "/v1/keys", json=body)
 
     def rotate_key(self, key: str) -> JSON:
         return self.request("POST", f"/v1/keys/{key}/rotate")
 
-    def revoke_key(self, key: str) -> None:
-        self.request("DELETE", f"/v1/keys/{key}")
+    def revoke_key(self, key: str, everything: bool = False) -> None:
+        self.request("DELETE", f"/v1/keys/{key}", params={"everything": everything})
+
+    def revoke_keys(self, principal: str) -> None:
+        """All keys of a principal."""
+        self.request("DELETE", f"/v1/principals/{principal}/keys")

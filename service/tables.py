@@ -50,6 +50,7 @@ principals = Table(
     _one_of("role", ROLES),
 )
 
+# A key ends with the key that it was minted by, unless it `outlives` that.
 api_keys = Table(
     "api_keys",
     metadata,
@@ -60,6 +61,8 @@ api_keys = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger),
     Column("revoked_ms", BigInteger),
+    Column("minted_by", ForeignKey("api_keys.id"), index=True),
+    Column("outlives", Boolean, nullable=False, default=False, server_default=false()),
 )
 
 # A signed-in browser. It lasts while its key does, until `expires_ms` (moved on by use) and never past
@@ -107,6 +110,7 @@ datasets = Table(
     Column("content_mac", String(64), index=True),
     Column("chain_length", BigInteger, nullable=False, default=0),
     Column("chain_head", String(64)),
+    Column("shared_ledger", Boolean, nullable=False, default=False, server_default=false()),
     Column("created_ms", BigInteger, nullable=False),
     _one_of("state", ("empty", "ready", "deleted")),
 )

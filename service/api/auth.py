@@ -65,6 +65,7 @@ class Caller:
     role: str
     expires_ms: int | None  # of the key
     credential: str  # the id of the key or session
+    key: str = ""  # the id of the key, also that of a session
 
     def need(self, *roles: str) -> None:
         if self.role not in roles:
@@ -92,7 +93,7 @@ def _caller(
 def caller_of_key(ctx: Context, key: str) -> Caller:
     parts = key.split("_")
     query = (
-        select(api_keys, principals.c.name, principals.c.role, _is_valid(api_keys).label("valid"))
+        select(api_keys, principals.c.name, principals.c.role, is_valid(api_keys).label("valid"))
         .join(principals, principals.c.id == api_keys.c.principal_id)
         .where(api_keys.c.prefix == (parts[1] if len(parts) == 3 else ""))
     )
@@ -104,7 +105,7 @@ def caller_of_key(ctx: Context, key: str) -> Caller:
         raise Unauthenticated(
             "the key has expired or was revoked; ask an administrator for a new one."
         )
-    return Caller(row.principal_id, row.name, row.role, row.expires_ms, credential=row.id)
+    return Caller(row.principal_id, row.name, row.role, row.expires_ms, row.id, row.id)
 
 
 def _caller_of_session(ctx: Context, token: str) -> Caller:
@@ -116,7 +117,7 @@ def _caller_of_session(ctx: Context, token: str) -> Caller:
             principals.c.name,
             principals.c.role,
             api_keys.c.expires_ms.label("key_expires_ms"),
-            (_is_valid(sessions) & _is_valid(api_keys)).label("valid"),
+            (is_valid(sessions) & is_valid(api_keys)).label("valid"),
             now_ms().label("now"),
         )
         .join(api_keys, api_keys.c.id == sessions.c.key_id)
@@ -134,10 +135,10 @@ def _caller_of_session(ctx: Context, token: str) -> Caller:
             connection.execute(
                 update(sessions).where(sessions.c.id == row.id).values(expires_ms=later)
             )
-    return Caller(row.principal_id, row.name, row.role, row.key_expires_ms, credential=row.id)
+    return Caller(row.principal_id, row.name, row.role, row.key_expires_ms, row.id, row.key_id)
 
 
-def _is_valid(table: Any) -> ColumnElement[bool]:
+def is_valid(table: Any) -> ColumnElement[bool]:
     """A key or a session that is neither revoked nor expired."""
     unexpired = or_(table.c.expires_ms.is_(None), table.c.expires_ms > now_ms())
     return and_(table.c.revoked_ms.is_(None), unexpired)
@@ -145,11 +146,11 @@ def _is_valid(table: Any) -> ColumnElement[bool]:
 
 def valid_credentials(connection: Connection, credentials: set[str]) -> set[str]:
     """Those of these keys and sessions that are neither revoked nor expired."""
-    keys = select(api_keys.c.id).where(api_keys.c.id.in_(credentials), _is_valid(api_keys))
+    keys = select(api_keys.c.id).where(api_keys.c.id.in_(credentials), is_valid(api_keys))
     signed_in = (
         select(sessions.c.id)
         .join(api_keys, api_keys.c.id == sessions.c.key_id)
-        .where(sessions.c.id.in_(credentials), _is_valid(sessions), _is_valid(api_keys))
+        .where(sessions.c.id.in_(credentials), is_valid(sessions), is_valid(api_keys))
     )
     return set(connection.execute(union_all(keys, signed_in)).scalars())
 
@@ -171,6 +172,8 @@ def create_key(
     principal_id: str,
     expires_days: int | None = None,
     latest_ms: int | None = None,
+    minted_by: str | None = None,
+    outlives: bool = False,
 ) -> tuple[str, str]:
     """A new key for a principal: its id, and the secret that is shown once and never stored."""
     now: int = connection.execute(select(now_ms())).scalar_one()
@@ -185,6 +188,8 @@ def create_key(
             hash=key_hash(key),
             created_ms=now,
             expires_ms=min((end for end in ends if end is not None), default=None),
+            minted_by=minted_by,
+            outlives=outlives,
         )
     )
     return key_id, key
@@ -205,6 +210,12 @@ def visible_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[
     ):
         raise NotFound("no dataset of yours has this id; GET /v1/datasets lists them.")
     return row
+
+
+def sees_all(me: Caller, dataset: Row[Any]) -> bool:
+    """Whether the caller sees all of this dataset's ledger and chain, and not only what is theirs: its
+    owner, auditors, administrators; analysts where the owner has shared it."""
+    return me.role in ("admin", "auditor") or dataset.owner_id == me.id or dataset.shared_ledger
 
 
 def owned_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[Any]:

@@ -23,6 +23,7 @@ class Context:
     feed: "Feed"
     # encoding an upload takes a core for seconds: two at a time, whoever else is waiting
     ingestions: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
+    probes: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))  # of readiness
     limiter: ConcurrencyLimiter = field(default_factory=ConcurrencyLimiter)
 
 

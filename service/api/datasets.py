@@ -6,17 +6,19 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
-from sqlalchemy import Connection, Row, delete, insert, or_, select
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, after_name, newest_first
+from service.api.problems import described
 from service.api.schemas.datasets import (
     DatasetRequest,
     DatasetSummary,
     DatasetView,
     GrantRequest,
     GrantView,
+    SharingRequest,
 )
 from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
@@ -62,6 +64,7 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
         "storage": schema.storage,
         "audit_length": row.chain_length,
         "audit_head": row.chain_head,
+        "shared_ledger": row.shared_ledger,
         "created_at": iso(row.created_ms),
     }
     if me.role == "admin" and row.content_mac is not None:
@@ -94,6 +97,7 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
                 name=request.name,
                 state="empty",
                 schema=request.declared.model_dump_json(),
+                shared_ledger=request.shared_ledger,
                 created_ms=now_ms(),
             )
         )
@@ -118,9 +122,24 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
         return whole_view(connection, me, visible_dataset(connection, me, dataset_id))
 
 
+@router.put("/datasets/{dataset_id}/sharing", response_model=DatasetView)
+def share(ctx: Ctx, me: Me, dataset_id: str, request: SharingRequest) -> Any:
+    """Let analysts see all of the ledger and the audit chain, or only what is their own."""
+    with ctx.db.write() as connection:
+        owned_dataset(connection, me, dataset_id)
+        lock(connection, datasets, dataset_id)
+        connection.execute(
+            update(datasets)
+            .where(datasets.c.id == dataset_id)
+            .values(shared_ledger=request.shared_ledger)
+        )
+        return whole_view(connection, me, owned_dataset(connection, me, dataset_id))
+
+
 @router.put(
     "/datasets/{dataset_id}/data",
     response_model=DatasetView,
+    responses={507: described("There is no space to store it; send it again when there is.")},
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -149,9 +168,9 @@ async def upload_data(
             return owned_dataset(connection, me, dataset_id)
 
     row = await to_thread.run_sync(begin)
-    path = await receive(ctx.settings, row, request.stream())
+    file = await receive(ctx.settings, row, request.stream())
     await to_thread.run_sync(
-        partial(finish_upload, ctx.db, ctx.settings, row, path, BY_MEDIA_TYPE[media]),
+        partial(finish_upload, ctx.db, ctx.settings, row, file, BY_MEDIA_TYPE[media]),
         limiter=ctx.ingestions,
     )
     return await to_thread.run_sync(get_dataset, ctx, me, dataset_id)

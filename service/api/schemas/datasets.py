@@ -17,6 +17,14 @@ class DatasetRequest(RequestBody):
         default=None,
         description="Another dataset of yours about the same people: both spend from one account.",
     )
+    shared_ledger: bool = Field(
+        default=False,
+        description="Whether analysts see each other's ledger entries and audit records.",
+    )
+
+
+class SharingRequest(RequestBody):
+    shared_ledger: bool = Field(description="Whether analysts see all of the ledger and the chain.")
 
 
 class GrantRequest(RequestBody):
@@ -39,6 +47,9 @@ class DatasetSummary(BaseModel):
     storage: Literal["fixed", "float64"]
     audit_length: int
     audit_head: str | None
+    shared_ledger: bool = Field(
+        description="Whether analysts see all of its ledger and chain; else what is their own."
+    )
     created_at: str
     same_content_as: list[str] | None = Field(
         default=None, description="Administrators only: others' datasets with identical content."
