@@ -26,7 +26,7 @@ from service.config import Settings
 from service.datasets.store import dataset_folder, open_arrays
 from service.db import Database
 from service.jobs.card import model_card, weights_of
-from service.jobs.claim import claim, open_data, release_claim, renew_lease
+from service.jobs.claim import claim, open_claimed, release_claim, renew_lease
 from service.jobs.publish import PlanChangedError, check_plan, publish
 from service.jobs.supervise import NOTHING, claim_line
 from service.planning.plan import Plan, sha256
@@ -88,7 +88,7 @@ def _start(connection: Connection, settings: Settings, job: Row[Any]) -> Start |
         _log_error(job.id, error)
         release_claim(connection, settings, job.id, job.fence, failed=True)
         return None
-    dataset = open_data(connection, job.id, job.fence)
+    dataset = open_claimed(connection, job)
     return None if dataset is None else Start(job, plan, randomness, released, dataset)
 
 

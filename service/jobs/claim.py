@@ -41,13 +41,18 @@ def claim(
 
 def open_data(connection: Connection, job_id: str, fence: int) -> Row[Any] | None:
     """Record that the data is about to be read; its dataset, or None if the job is no longer this
-    worker's.
-
-    Committed before the first byte is read. From here on the charge stays, whatever happens.
-    """
+    worker's."""
     job = lock(connection, jobs, job_id)
     if job.fence != fence or job.state != "running":
         return None
+    return open_claimed(connection, job)
+
+
+def open_claimed(connection: Connection, job: Row[Any]) -> Row[Any] | None:
+    """The same for a job that this transaction has claimed or locked.
+
+    Committed before the first byte is read. From here on the charge stays, whatever happens.
+    """
     # shared with everyone but who deletes it: publishing another job holds up no start
     query = select(datasets).where(datasets.c.id == job.dataset_id)
     dataset = connection.execute(query.with_for_update(read=True, key_share=True)).one()
@@ -55,7 +60,7 @@ def open_data(connection: Connection, job_id: str, fence: int) -> Row[Any] | Non
         end_without_model(connection, job, "failed", "data_deleted")
         return None
     if job.opened_ms is None:
-        connection.execute(update(jobs).where(jobs.c.id == job_id).values(opened_ms=now_ms()))
+        connection.execute(update(jobs).where(jobs.c.id == job.id).values(opened_ms=now_ms()))
     return dataset
 
 

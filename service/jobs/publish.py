@@ -69,17 +69,17 @@ def publish(
         .with_for_update(key_share=True)
     ).one()
     account = post(connection, job.account_id, job.entry_seq, "job succeeded")
-    text = canonical_json(card)
+    text, plan = canonical_json(card), json.loads(job.plan)
     record = next_record(
         keys,
         dataset,
         dataset.now_ms,
         job_id=job_id,
         body={
-            "plan": json.loads(job.plan),
+            "plan": plan,
             "plan_digest": job.plan_digest,
             "model_digest": sha256(text),
-            "charge": {"entry": job.entry_seq, "units": json.loads(job.plan)["price"]["units"]},
+            "charge": {"entry": job.entry_seq, "units": plan["price"]["units"]},
             "account": {
                 "id": account.id,
                 "terms": account.terms.model_dump(mode="json"),
