@@ -20,7 +20,7 @@ from service.config import Settings
 from tests.harness import ENGINES, job, running, until
 
 # the harness shortens these for the tests' sake; a service is as patient as it is shipped
-INTERVALS = ("loop_seconds", "hint_retry_seconds", "lease_seconds")
+INTERVALS = ("loop_seconds", "lease_seconds")
 
 
 def cpu_seconds(pid):

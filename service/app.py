@@ -29,7 +29,7 @@ from service.config import Settings
 from service.db import Database
 from service.identity import check_identity
 from service.jobs.embedded import EmbeddedWorkers
-from service.jobs.hints import celery_hint
+from service.jobs.hints import CeleryHints
 from service.jobs.maintenance import MaintenanceLoop
 
 DESCRIPTION = """Privacy-budgeted optimization. Owners upload datasets and fix a privacy budget for
@@ -42,16 +42,14 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         db = Database(settings.url, patience=settings.database_seconds)
-        workers = EmbeddedWorkers(settings) if settings.engine == "embedded" else None
-        hint = workers.hint if workers is not None else celery_hint(settings)
+        engine = (EmbeddedWorkers if settings.engine == "embedded" else CeleryHints)(settings, db)
         check_identity(db, settings)
         feed = Feed(db, settings.keys, settings.streams_max, settings.streams_max_each)
-        app.state.context = Context(settings=settings, db=db, hint=hint, feed=feed)
-        maintenance = MaintenanceLoop(db, settings, hint, role="api")
+        app.state.context = Context(settings=settings, db=db, hint=engine.hint, feed=feed)
+        maintenance = MaintenanceLoop(db, settings, "api")
         maintenance.start()
         feed_task = asyncio.create_task(feed.run())
-        if workers is not None:
-            workers.start()
+        engine.start()
         try:
             yield
         finally:
@@ -59,8 +57,7 @@ def create_app(settings: Settings) -> FastAPI:
             feed_task.cancel()
             with suppress(asyncio.CancelledError):
                 await feed_task
-            if workers is not None:
-                workers.stop()
+            engine.stop()
             maintenance.stop()
             db.dispose()
 

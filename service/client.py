@@ -8,7 +8,7 @@ model.predict([{"age": 41, "city": "Oslo"}])
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, Self
@@ -108,9 +108,14 @@ class Client:
         self.request("DELETE", f"/v1/datasets/{dataset}/data")
 
     def set_budget(
-        self, dataset: str, epsilon: float, delta: float, epsilon_cap: float | None = None
+        self,
+        dataset: str,
+        epsilon: float,
+        delta: float,
+        epsilon_cap: float | None = None,
+        kind: str | None = None,
     ) -> JSON:
-        body = {"epsilon": epsilon, "delta": delta, "epsilon_cap": epsilon_cap}
+        body = {"epsilon": epsilon, "delta": delta, "epsilon_cap": epsilon_cap, "kind": kind}
         return self.request("PUT", f"/v1/datasets/{dataset}/budget", json=body)
 
     def budget(self, dataset: str) -> JSON:
@@ -159,6 +164,20 @@ class Client:
     def quote_for_noise(self, spec: Mapping[str, Any], noise: float) -> JSON:
         """The quote at the smallest epsilon with at most this noise."""
         return self.request("POST", "/v1/quotes/noise", json={**spec, "noise": noise})
+
+    def quote_batch(self, specs: Sequence[Mapping[str, Any]]) -> JSON:
+        """Several jobs priced together: which fit, in this order, and whether all do."""
+        return self.request("POST", "/v1/quotes/batch", json={"jobs": list(specs)})
+
+    def submit_group(
+        self, specs: Sequence[Mapping[str, Any]], idempotency_key: str | None = None
+    ) -> JSON:
+        """Several jobs, all reserved or none."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return self.request("POST", "/v1/groups", json={"jobs": list(specs)}, headers=headers)
+
+    def group(self, group: str) -> JSON:
+        return self.request("GET", f"/v1/groups/{group}")
 
     def submit(self, spec: Mapping[str, Any], idempotency_key: str | None = None) -> JSON:
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}

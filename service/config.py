@@ -27,9 +27,13 @@ class Settings(BaseSettings):
     signing_key: str | None = Field(default=None, description="64 hex digits; default: a file.")
 
     lease_seconds: PositiveFloat = 15.0
-    hint_retry_seconds: PositiveFloat = 5.0
     loop_seconds: PositiveFloat = 1.0
-    attempts_max: PositiveInt = 5
+    attempts_max: PositiveInt = Field(
+        default=5, description="Runs of one job that may fail by themselves."
+    )
+    starts_max: PositiveInt = Field(
+        default=50, description="Starts of one job, whatever ended them; each waits longer."
+    )
     job_seconds_max: PositiveInt = 6 * 3600
     gradients_max: PositiveInt = Field(
         default=10**12, description="Plans that evaluate more per-record gradients are refused."

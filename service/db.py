@@ -22,9 +22,12 @@ import psycopg
 from sqlalchemy import (
     BigInteger,
     Connection,
+    CursorResult,
     Engine,
+    Insert,
     Row,
     Table,
+    Update,
     create_engine,
     event,
     make_url,
@@ -235,15 +238,15 @@ def migrations_folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parent.parent / "migrations"
 
 
-def migrate(url: str) -> None:
-    """Bring the database to this version's schema."""
+def migrate(url: str, revision: str = "head") -> None:
+    """Bring the database to this version's schema, or to an earlier one's."""
     from alembic import command  # noqa: PLC0415 - only the migrate role needs it
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()))
     config.attributes["url"] = url
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
 
 
 def lock(connection: Connection, table: Table, id_: str) -> Row[Any]:
@@ -252,6 +255,19 @@ def lock(connection: Connection, table: Table, id_: str) -> Row[Any]:
     lineage, job, dataset, grant, account, so that none waits in a circle."""
     query = select(table).where(table.c.id == id_).with_for_update(key_share=True)
     return connection.execute(query).one()
+
+
+def together(
+    connection: Connection, first: Insert | Update, *others: Insert | Update
+) -> CursorResult[Any]:
+    """Statements that do not depend on each other, as one where the database can: a round trip and
+    the wait for a processor cost more than what each does. The result is the first one's."""
+    if connection.dialect.name == "sqlite":
+        for other in others:
+            connection.execute(other)
+        return connection.execute(first)
+    ctes = [other.cte(f"also_{number}") for number, other in enumerate(others)]
+    return connection.execute(first.add_cte(*ctes))
 
 
 def new_id(prefix: str) -> str:

@@ -107,7 +107,6 @@ class Service:
             "EPSILOND_DATA_DIR": str(folder / "data"),
             "EPSILOND_DATABASE_URL": database_url,
             "EPSILOND_LOOP_SECONDS": "0.2",
-            "EPSILOND_HINT_RETRY_SECONDS": "1",
             "EPSILOND_LEASE_SECONDS": "3",
             **{f"EPSILOND_{name.upper()}": str(value) for name, value in settings.items()},
         }

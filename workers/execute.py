@@ -2,12 +2,14 @@
 
 import json
 import logging
+import os
 import platform
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,7 +18,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from service import __version__
 from service.config import Settings
@@ -25,8 +28,9 @@ from service.db import Database
 from service.jobs.card import model_card, weights_of
 from service.jobs.claim import claim, open_data, release_claim, renew_lease
 from service.jobs.publish import PlanChangedError, check_plan, publish
+from service.jobs.supervise import NOTHING, claim_line
 from service.planning.plan import Plan, sha256
-from service.tables import datasets, models
+from service.tables import models
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import GateError
@@ -35,47 +39,91 @@ from workers.randomness import Randomness
 from workers.results import Certificate
 
 log = logging.getLogger("epsilond.worker")
+# what the database or the disk did, not the run: the next start may find them well
+INFRASTRUCTURE = (OperationalError, InterfaceError, PoolTimeoutError, OSError)
 
 
-def execute_one(db: Database, settings: Settings, job_id: str | None = None) -> bool:
-    """Claim and run the named job, or the oldest queued one; False if there was none to claim."""
-    with db.write() as connection:
-        job = claim(connection, settings.lease_seconds, job_id)
-    if job is None:
-        return False
-    progress = Progress(settings.job_seconds_max)
-    try:
-        with _renewed_lease(db, settings, job, progress):
-            _run(db, settings, job, progress)
-    except Stopped as stopped:
-        log.info("job %s was stopped: %s", job.id, stopped)
-    except GateError as error:
-        log.error("job %s: %s", job.id, error)  # made of public numbers, unlike any other message
-    except Exception as error:
-        # The message of an exception may quote data, so only its type and origin are logged.
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        log.error("job %s: %s at %s:%s", job.id, type(error).__name__, frame.filename, frame.lineno)
-    else:
-        return True
-    with db.write() as connection:
-        release_claim(connection, job.id, job.fence)
+@dataclass(frozen=True)
+class Start:
+    """What a claimed job needs to run: its data may be read once this is committed."""
+
+    job: Row[Any]
+    plan: Plan
+    randomness: Randomness
+    released: NDArray[np.float64] | None
+    dataset: Row[Any]
+
+
+def execute_one(
+    db: Database, settings: Settings, report: Callable[[bytes], object] = lambda line: None
+) -> bool:
+    """Claim and run the job that has been due longest; False if none is due. What is held meanwhile
+    is reported to whoever supervises this process."""
+    with (
+        db.write() as connection
+    ):  # one commit, before a byte is read: claimed, and its data opened
+        job = claim(connection, settings.lease_seconds)
+        if job is None:
+            return False
+        start = _start(connection, settings, job)
+    if start is not None:
+        with suppress(OSError):
+            report(claim_line(job.id, job.fence))
+        _execute(db, settings, start)
+        with suppress(OSError):
+            report(NOTHING)
     return True
 
 
-def _run(db: Database, settings: Settings, job: Row[Any], progress: Progress) -> None:
-    check_plan(job)
-    plan = Plan.model_validate_json(job.plan)
-    randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
-    with db.write() as connection:
-        dataset = connection.execute(
-            select(datasets.c.schema, datasets.c.folder).where(datasets.c.id == job.dataset_id)
-        ).one()
+def _start(connection: Connection, settings: Settings, job: Row[Any]) -> Start | None:
+    """Open the data of a job that can be run; one that cannot has failed, unopened."""
+    try:
+        check_plan(job)
+        plan = Plan.model_validate_json(job.plan)
+        randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
         released = _released(connection, plan)
-        opened = open_data(connection, job.id, job.fence)
-    if not opened:  # raised after the commit: a job whose data was deleted has just been failed
-        raise Stopped("it was cancelled, lost its data, or is another worker's now")
+    except INFRASTRUCTURE:
+        raise
+    except Exception as error:
+        _log_error(job.id, error)
+        release_claim(connection, settings, job.id, job.fence, failed=True)
+        return None
+    dataset = open_data(connection, job.id, job.fence)
+    return None if dataset is None else Start(job, plan, randomness, released, dataset)
+
+
+def _execute(db: Database, settings: Settings, start: Start) -> None:
+    """Run a claimed job and publish it, or release the claim."""
+    job, progress, failed = start.job, Progress(settings.job_seconds_max), True
+    try:
+        with _renewed_lease(db, settings, job, progress):
+            _run(db, settings, start, progress)
+        return
+    except Stopped as stopped:
+        log.info("job %s was stopped: %s", job.id, stopped)
+    except INFRASTRUCTURE as error:
+        log.warning("job %s will be started again: %s", job.id, type(error).__name__)
+        failed = False
+    except Exception as error:
+        _log_error(job.id, error)
+    with db.write() as connection:
+        release_claim(connection, settings, job.id, job.fence, failed=failed)
+
+
+def _log_error(job_id: str, error: Exception) -> None:
+    """The message of an exception may quote data, so only its type and origin are logged; but a
+    gate's is made of public numbers."""
+    if isinstance(error, GateError):
+        log.error("job %s: %s", job_id, error)
+        return
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    log.error("job %s: %s at %s:%s", job_id, type(error).__name__, frame.filename, frame.lineno)
+
+
+def _run(db: Database, settings: Settings, start: Start, progress: Progress) -> None:
+    job, plan, dataset = start.job, start.plan, start.dataset
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
-    data = Data(plan, x, y, randomness, released)
+    data = Data(plan, x, y, start.randomness, start.released)
     result = RUNS[plan.algorithm](plan, data, progress)
     data.close()
     certificate = result.content if isinstance(result, Certificate) else None
@@ -113,16 +161,23 @@ def _released(connection: Connection, plan: Plan) -> NDArray[np.float64] | None:
 def _renewed_lease(
     db: Database, settings: Settings, job: Row[Any], progress: Progress
 ) -> Iterator[None]:
-    """Renew the job's lease from a thread while the kernels run; stop the run when it is lost."""
+    """Renew the job's lease from a thread while the kernels run; stop the run when it is lost. One
+    that hangs between steps cannot be stopped: its failure is recorded, and the process ends."""
     done = threading.Event()
 
     def renew() -> None:
         while not done.wait(min(1.0, settings.lease_seconds / 3)):
             try:
+                hung = progress.hung
                 with db.write() as connection:
+                    if hung:
+                        release_claim(connection, settings, job.id, job.fence, failed=True)
                     held = renew_lease(
                         connection, job.id, job.fence, progress.done, settings.lease_seconds
                     )
+                if hung:
+                    log.error("job %s hangs, so this worker ends", job.id)
+                    os._exit(1)
                 if not held:
                     progress.stopped = True
                     return

@@ -3,6 +3,8 @@
 import time
 from math import inf
 
+HUNG_SECONDS = 60.0
+
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error
     """The job was cancelled, took too long, or now belongs to another worker: publish nothing."""
@@ -13,6 +15,11 @@ class Progress:
         self._deadline = time.monotonic() + seconds_max
         self.done = 0
         self.stopped = False
+
+    @property
+    def hung(self) -> bool:
+        """Long past the deadline, and no step since: it will not stop by itself."""
+        return time.monotonic() > self._deadline + HUNG_SECONDS
 
     def step(self) -> None:
         self.done += 1

@@ -22,7 +22,7 @@ from service.api.schemas.budgets import (
 from service.db import lock
 from service.errors import BudgetNotSet, DatasetNotReady
 from service.ledger.accounts import Account, find_account, open_account
-from service.ledger.adjust import set_frozen, top_up
+from service.ledger.adjust import costs_so_far, set_frozen, top_up
 from service.ledger.statement import budget, entry_view, statement
 from service.tables import lineages
 
@@ -47,6 +47,7 @@ def set_budget(ctx: Ctx, me: Me, dataset_id: str, request: BudgetRequest) -> Any
             epsilon=request.epsilon,
             delta=request.delta,
             cap_epsilon=request.epsilon_cap,
+            kind=request.kind,
         )
         return budget(connection, account, me.id)
 
@@ -60,7 +61,11 @@ def get_budget(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 
 @router.post("/datasets/{dataset_id}/budget/top-ups", status_code=201, response_model=BudgetView)
 def add_top_up(ctx: Ctx, me: Me, dataset_id: str, request: TopUpRequest) -> Any:
-    """Raise the cap, at most to the ceiling: an entry of the ledger, with the owner's reason."""
+    """Raise the cap, at most to the ceiling: an entry of the ledger, with the owner's reason. The new
+    cap counts every job so far at an order of its own."""
+    with ctx.db.read() as connection:
+        account = _account(connection, owned_dataset(connection, me, dataset_id))
+        known = costs_so_far(connection, account, request.epsilon_cap)
     return _adjust(
         ctx,
         me,
@@ -71,6 +76,7 @@ def add_top_up(ctx: Ctx, me: Me, dataset_id: str, request: TopUpRequest) -> Any:
             cap_epsilon=request.epsilon_cap,
             principal_id=me.id,
             reason=request.reason,
+            known=known,
         ),
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
-from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
@@ -26,12 +26,13 @@ from service.datasets.upload import delete_dataset_data, finish_upload, receive
 from service.db import iso, lock, new_id, now_ms
 from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
 from service.ledger.accounts import find_account
-from service.ledger.reserve import set_share
-from service.planning.conversion import budget_units, epsilon_of_units
+from service.ledger.adjust import NO_COSTS, costs_so_far, set_share
+from service.ledger.limits import open_shares
+from service.ledger.statement import committed_by, limit_view
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts
 from service.planning.suitable import suitable_losses
-from service.tables import datasets, grants, principals, shares
+from service.tables import datasets, grants, principals
 
 router = APIRouter(tags=["datasets"])
 
@@ -202,6 +203,11 @@ def list_grants(
 def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRequest) -> Any:
     """Let an analyst use the dataset. A given `epsilon_cap` bounds what they may commit in the account
     that this dataset spends from (null lifts the bound); left out, the bound stays as it is."""
+    known = NO_COSTS
+    with ctx.db.read() as connection:
+        account = find_account(connection, owned_dataset(connection, me, dataset_id).lineage_id)
+        if account is not None and request.epsilon_cap is not None:
+            known = costs_so_far(connection, account, request.epsilon_cap, principal_id)
     with ctx.db.write() as connection:
         owned_dataset(connection, me, dataset_id)
         row = lock(connection, datasets, dataset_id)
@@ -222,9 +228,7 @@ def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRe
         if "epsilon_cap" in request.model_fields_set:
             if account is None:
                 raise BudgetNotSet("set the dataset's budget before shares of it.")
-            cap = request.epsilon_cap
-            units = None if cap is None else budget_units(cap, account.terms.delta)
-            set_share(connection, account.id, principal_id, units)
+            set_share(connection, account.id, principal_id, request.epsilon_cap, known)
         return next(g for g in _grants(connection, row) if g["principal"] == principal_id)
 
 
@@ -245,34 +249,27 @@ def revoke_grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str) -> Respon
 
 def _grants(connection: Connection, dataset: Row[Any]) -> list[dict[str, Any]]:
     account = find_account(connection, dataset.lineage_id)
-    account_id, delta = ("", 0.0) if account is None else (account.id, account.terms.delta)
-    query = (
-        select(
-            grants,
-            principals.c.name,
-            shares.c.cap_units,
-            func.coalesce(shares.c.committed_units, 0).label("committed_units"),
-        )
+    shares = {} if account is None else open_shares(connection, account.id)
+    committed = {} if account is None else committed_by(connection, account.id)
+    rows = connection.execute(
+        select(grants, principals.c.name)
         .join(principals, principals.c.id == grants.c.principal_id)
-        .outerjoin(
-            shares,
-            (shares.c.principal_id == grants.c.principal_id) & (shares.c.account_id == account_id),
-        )
         .where(grants.c.dataset_id == dataset.id)
         .order_by(grants.c.created_ms, grants.c.principal_id)
     )
-    return [
-        {
-            "dataset": row.dataset_id,
-            "principal": row.principal_id,
-            "name": row.name,
-            "units_cap": row.cap_units,
-            "units_committed": row.committed_units,
-            "epsilon_cap": None
-            if row.cap_units is None
-            else epsilon_of_units(row.cap_units, delta),
-            "epsilon_committed": epsilon_of_units(row.committed_units, delta),
-            "created_at": iso(row.created_ms),
-        }
-        for row in connection.execute(query)
-    ]
+    found = []
+    for row in rows:
+        share, units = shares.get(row.principal_id), committed.get(row.principal_id, 0)
+        found.append(
+            {
+                "dataset": row.dataset_id,
+                "principal": row.principal_id,
+                "name": row.name,
+                "units_committed": units,
+                "fraction_committed": 0.0 if account is None else units / account.ceiling_units,
+                "epsilon_cap": None if share is None else share.epsilon,
+                "share": None if share is None else limit_view(share, share.terms.delta),
+                "created_at": iso(row.created_ms),
+            }
+        )
+    return found

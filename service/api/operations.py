@@ -18,6 +18,7 @@ router = APIRouter(tags=["operations"])
 
 OPEN = ("queued", "running", "cancelling")
 _DAY_MS = 86_400_000
+_OVERDUE_MS = 5_000
 
 
 @router.get("/operations", response_model=OperationsView)
@@ -27,7 +28,7 @@ def get_operations(ctx: Ctx, me: Me) -> Any:
         now: int = connection.execute(select(now_ms())).scalar_one()
         queued = jobs.c.state == "queued"
         oldest = connection.execute(select(func.min(jobs.c.created_ms)).where(queued)).scalar()
-        due = queued & (jobs.c.hint_ms <= now)
+        overdue = queued & (jobs.c.hint_ms <= now - _OVERDUE_MS)
         lately = jobs.c.state.in_(ENDED) & (jobs.c.finished_ms > now - _DAY_MS)
         leases = select(jobs).where(jobs.c.state.in_(("running", "cancelling")))
         failures = select(jobs).where(jobs.c.state == "failed")
@@ -36,14 +37,14 @@ def get_operations(ctx: Ctx, me: Me) -> Any:
             "engine": ctx.settings.engine,
             "jobs": dict.fromkeys(OPEN, 0) | _counts(connection, jobs.c.state.in_(OPEN)),
             "oldest_queued_seconds": None if oldest is None else (now - oldest) // 1000,
-            "overdue_hints": connection.execute(_count(due)).scalar_one(),
+            "overdue_hints": connection.execute(_count(overdue)).scalar_one(),
             "ended_last_day": dict.fromkeys(ENDED, 0) | _counts(connection, lately),
             "leases": [
                 {
                     "job": row.id,
                     "dataset": row.dataset_id,
                     "state": row.state,
-                    "attempt": row.attempts,
+                    "attempt": row.fence,
                     "progress": {"steps_done": row.steps_done, "steps_total": row.steps_total},
                     "seconds_since_start": (now - row.started_ms) // 1000,
                     "seconds_left": (row.lease_ms - now) // 1000,
@@ -55,7 +56,7 @@ def get_operations(ctx: Ctx, me: Me) -> Any:
                     "job": row.id,
                     "dataset": row.dataset_id,
                     "error": error_view(row),
-                    "attempts": row.attempts,
+                    "attempts": row.fence,
                     "finished_at": iso(row.finished_ms),
                 }
                 for row in connection.execute(

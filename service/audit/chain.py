@@ -7,48 +7,45 @@ database restored from an older backup shows a shorter chain than the head someb
 
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Insert, Row, Update, insert, update
 
-from service.db import iso, lock, now_ms
+from service.db import iso
 from service.keys import Keys
 from service.planning.plan import canonical_json, sha256
 from service.tables import audit_records, datasets
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2  # 1 compared the cap at the ceiling's order
 GENESIS = "0" * 64
 SIGNATURE_PREFIX = b"epsilond audit record\n"
 
 
-def append_record(
-    connection: Connection, keys: Keys, *, dataset_id: str, job_id: str, body: dict[str, Any]
-) -> None:
-    """Add the next record, under the lock of the dataset's row."""
-    dataset = lock(connection, datasets, dataset_id)
+def next_record(
+    keys: Keys, dataset: Row[Any], at_ms: int, *, job_id: str, body: dict[str, Any]
+) -> tuple[Insert, Update]:
+    """What adds the next record; the caller holds the lock of the dataset's row, and this is it."""
     seq = dataset.chain_length + 1
     record = {
         "record": RECORD_VERSION,
-        "dataset": dataset_id,
-        "data_commitment": keys.commitment(dataset_id, dataset.content_mac),
+        "dataset": dataset.id,
+        "data_commitment": keys.commitment(dataset.id, dataset.content_mac),
         "seq": seq,
         "previous": dataset.chain_head or GENESIS,
         "job": job_id,
-        "published_at": iso(connection.execute(select(now_ms())).scalar_one()),
+        "published_at": iso(at_ms),
     } | body
     text = canonical_json(record)
     digest = sha256(text)
     signature = keys.signing.sign(SIGNATURE_PREFIX + bytes.fromhex(digest))
-    connection.execute(
+    return (
         insert(audit_records).values(
-            dataset_id=dataset_id,
+            dataset_id=dataset.id,
             seq=seq,
             job_id=job_id,
             body=text,
             hash=digest,
             signature=signature.hex(),
-        )
-    )
-    connection.execute(
+        ),
         update(datasets)
-        .where(datasets.c.id == dataset_id)
-        .values(chain_length=seq, chain_head=digest)
+        .where(datasets.c.id == dataset.id)
+        .values(chain_length=seq, chain_head=digest),
     )

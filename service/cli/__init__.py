@@ -11,11 +11,14 @@ import typer
 from service.cli import budget, datasets, jobs, keys, ledger, principals
 from service.cli.audit import chain, public_key, verify
 from service.cli.catalog import algorithms, quote
-from service.cli.processes import api, init, migrate, serve, worker
+from service.cli.processes import api, health, init, migrate, serve, worker
 from service.client import ApiError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (serve, api, worker, migrate, init, verify, algorithms, quote, chain, public_key):
+for command in (
+    *(serve, api, worker, health, migrate, init),
+    *(verify, algorithms, quote, chain, public_key),
+):
     app.command()(command)
 for noun, module in (
     ("datasets", datasets),

@@ -81,6 +81,31 @@ def worker(concurrency: int = 1) -> None:
     celery.worker_main(["worker", f"--concurrency={concurrency}", "--loglevel=INFO"])
 
 
+def health() -> None:
+    """Exit 0 if a worker of this host has lately shown that it can run jobs, else 1."""
+    from sqlalchemy import func, select  # noqa: PLC0415
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
+
+    from service.config import Settings  # noqa: PLC0415
+    from service.db import Database, now_ms  # noqa: PLC0415
+    from service.jobs.maintenance import HEARTBEAT_TIMEOUT_MS  # noqa: PLC0415
+    from service.tables import processes  # noqa: PLC0415
+
+    able = (
+        (processes.c.role == "worker")
+        & (processes.c.host == socket.gethostname()[:200])
+        & (processes.c.seen_ms > now_ms() - HEARTBEAT_TIMEOUT_MS)
+    )
+    try:
+        with Database(Settings().url, pool_size=1).read() as connection:
+            number = connection.execute(select(func.count()).where(able)).scalar_one()
+    except SQLAlchemyError as error:
+        typer.echo(f"the database does not answer ({type(error).__name__})", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"{number} workers of this host can run jobs")
+    raise typer.Exit(0 if number else 1)
+
+
 def migrate() -> None:
     """Bring the database to this version's schema."""
     from service.config import Settings  # noqa: PLC0415

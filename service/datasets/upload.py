@@ -182,7 +182,9 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
 def delete_dataset_data(db: Database, settings: Settings, dataset_id: str) -> None:
     """Delete the rows; ledger and audit chain stay, and the content stays known to its lineage."""
     with db.write() as connection:
-        dataset = lock(connection, datasets, dataset_id)
+        # the strongest lock: it waits for jobs that are about to open the data
+        query = select(datasets).where(datasets.c.id == dataset_id).with_for_update()
+        dataset = connection.execute(query).one()
         if dataset.state != "ready":
             raise DatasetNotReady(f"it is {dataset.state}: there is no data to delete.")
         connection.execute(

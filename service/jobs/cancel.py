@@ -19,4 +19,4 @@ def cancel(connection: Connection, job_id: str) -> None:
     if job.state == "queued" or (job.state == "running" and job.opened_ms is None):
         end_without_model(connection, job, "cancelled")
     elif job.state == "running":
-        transition(connection, job_id, "cancelling")
+        transition(connection, job, "cancelling")

@@ -8,20 +8,23 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, update
 
+from service.config import Settings
 from service.db import lock, now_ms
 from service.jobs.transitions import end_without_model, transition
 from service.tables import datasets, jobs
+
+PAUSE_SECONDS_MAX = 3600
 
 
 def claim(
     connection: Connection, lease_seconds: float, job_id: str | None = None
 ) -> Row[Any] | None:
-    """The named queued job, or the oldest one; None if there is none to claim."""
-    queued = select(jobs.c.id).where(jobs.c.state == "queued")
+    """The named job if it is due, or the one that has been due longest; None if there is none."""
+    due = select(jobs).where(jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
     if job_id is not None:
-        queued = queued.where(jobs.c.id == job_id)
-    oldest = queued.order_by(jobs.c.created_ms, jobs.c.id).limit(1)
-    found = connection.execute(oldest.with_for_update(skip_locked=True)).scalar()
+        due = due.where(jobs.c.id == job_id)
+    oldest = due.order_by(jobs.c.hint_ms, jobs.c.id).limit(1)
+    found = connection.execute(oldest.with_for_update(skip_locked=True, key_share=True)).first()
     if found is None:
         return None
     return transition(
@@ -29,7 +32,6 @@ def claim(
         found,
         "running",
         fence=jobs.c.fence + 1,
-        attempts=jobs.c.attempts + 1,
         lease_ms=_lease_end(lease_seconds),
         hint_ms=None,
         steps_done=0,
@@ -37,20 +39,24 @@ def claim(
     )
 
 
-def open_data(connection: Connection, job_id: str, fence: int) -> bool:
-    """Record that the data is about to be read; False if the job is no longer this worker's.
+def open_data(connection: Connection, job_id: str, fence: int) -> Row[Any] | None:
+    """Record that the data is about to be read; its dataset, or None if the job is no longer this
+    worker's.
 
     Committed before the first byte is read. From here on the charge stays, whatever happens.
     """
     job = lock(connection, jobs, job_id)
     if job.fence != fence or job.state != "running":
-        return False
+        return None
+    # shared with everyone but who deletes it: publishing another job holds up no start
+    query = select(datasets).where(datasets.c.id == job.dataset_id)
+    dataset = connection.execute(query.with_for_update(read=True, key_share=True)).one()
+    if dataset.state != "ready":
+        end_without_model(connection, job, "failed", "data_deleted")
+        return None
     if job.opened_ms is None:
-        if lock(connection, datasets, job.dataset_id).state != "ready":
-            end_without_model(connection, job, "failed", "data_deleted")
-            return False
         connection.execute(update(jobs).where(jobs.c.id == job_id).values(opened_ms=now_ms()))
-    return True
+    return dataset
 
 
 def renew_lease(
@@ -65,16 +71,36 @@ def renew_lease(
     return bool(renewed.rowcount)
 
 
-def release_claim(connection: Connection, job_id: str, fence: int) -> None:
-    """End this worker's claim without a result. A job that is being cancelled ends here; any other
-    has its lease expired, so that the reaper takes it back at once."""
+def release_claim(
+    connection: Connection, settings: Settings, job_id: str, fence: int, *, failed: bool = False
+) -> None:
+    """End a claim without a result, by the worker that holds it or by whoever saw that worker die;
+    `failed` if the run itself went wrong. Nothing happens to a job that was claimed again since."""
     job = lock(connection, jobs, job_id)
-    if job.fence != fence:
-        return
+    if job.fence == fence and job.state in ("running", "cancelling"):
+        take_back(connection, settings, job, failed=failed)
+
+
+def take_back(
+    connection: Connection, settings: Settings, job: Row[Any], *, failed: bool = False
+) -> None:
+    """Queue a locked job again that its worker did not finish, or end it.
+
+    A start that was cut short (killed, stopped, the database gone) says nothing about the job, and
+    the next draws the same noise: only runs that failed by themselves use up attempts. A job that
+    kills whoever runs it never reports that, so the first loss leaves it its place in the queue and
+    each later one makes it wait twice as long, behind all that were due by then, a bounded number of
+    times.
+    """
+    attempts = job.attempts + failed
     if job.state == "cancelling":
         end_without_model(connection, job, "cancelled")
-    elif job.state == "running":
-        connection.execute(update(jobs).where(jobs.c.id == job_id).values(lease_ms=0))
+    elif attempts >= settings.attempts_max or job.fence >= settings.starts_max:
+        end_without_model(connection, job, "failed", "attempts_exhausted")
+    else:
+        pause_ms = 1000 * min(2 ** (job.fence - 2), PAUSE_SECONDS_MAX) if job.fence > 1 else None
+        due = jobs.c.created_ms if pause_ms is None else now_ms() + pause_ms
+        transition(connection, job, "queued", attempts=attempts, lease_ms=None, hint_ms=due)
 
 
 def _lease_end(seconds: float) -> Any:

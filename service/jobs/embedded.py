@@ -2,7 +2,8 @@
 
 Each is a fresh interpreter (never a fork: numba's threads do not survive one) whose standard input is
 a pipe from this process. A byte on it means "there may be a job"; end of file means that this process
-is gone, and the worker exits too, so that no orphan outlives the process tree.
+is gone, and the worker exits too, so that no orphan outlives the process tree. On its standard output
+it says which job it holds (supervise.py).
 """
 
 import contextlib
@@ -13,13 +14,15 @@ import sys
 import threading
 
 from service.config import Settings
+from service.db import Database
+from service.jobs.supervise import follow
 
 log = logging.getLogger("epsilond.jobs")
 
 
 class EmbeddedWorkers:
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, db: Database) -> None:
+        self._settings, self._db = settings, db
         self._stopping = threading.Event()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._threads = [
@@ -31,13 +34,13 @@ class EmbeddedWorkers:
         for thread in self._threads:
             thread.start()
 
-    def hint(self, job_id: str) -> None:
+    def hint(self) -> None:
         for process in list(self._processes.values()):
             if process.stdin is not None:
-                # the worker has just died: its successor looks for jobs when it starts
+                # it has just died, and its successor looks for jobs when it starts; or it is stopped,
+                # and has bytes enough to wake it
                 with contextlib.suppress(OSError, ValueError):
-                    process.stdin.write(b"\n")
-                    process.stdin.flush()
+                    os.write(process.stdin.fileno(), b"\n")
 
     def stop(self) -> None:
         self._stopping.set()
@@ -52,16 +55,20 @@ class EmbeddedWorkers:
             process = subprocess.Popen(
                 [sys.executable, "-m", "workers.local"],
                 stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 env=os.environ | _environment(self._settings),
             )
+            assert process.stdin is not None and process.stdout is not None
+            os.set_blocking(process.stdin.fileno(), False)  # no request waits for a worker
             self._processes[index] = process
             if self._stopping.is_set():
                 process.terminate()
+            with process.stdout:
+                follow(process.stdout, self._db, self._settings)
             code = process.wait()
             del self._processes[index]
-            if process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
+            with contextlib.suppress(OSError):
+                process.stdin.close()
             if not self._stopping.is_set():
                 log.warning("a worker ended with code %s; starting another", code)
                 self._stopping.wait(0.5)

@@ -1,20 +1,30 @@
-"""Hints through Celery: "this job is queued", by a broker that may lose, repeat or delay messages."""
+"""Hints through Celery: "there is work", by a broker that may lose, repeat or delay messages.
+
+A hint names no job: whoever gets one claims what has been due longest, and goes on until nothing is.
+Workers look for themselves every `loop_seconds` too, so a hint only saves that wait, and none is ever
+sent again.
+"""
 
 import logging
+import threading
+from typing import Any
 
 from celery import Celery
-from kombu.exceptions import OperationalError
+from sqlalchemy import func, select
 
 from service.config import Settings
-from service.jobs.maintenance import Hint, HintError
+from service.db import Database, now_ms
+from service.jobs.maintenance import HEARTBEAT_TIMEOUT_MS
+from service.tables import processes
 
 log = logging.getLogger("epsilond.jobs")
 TASK = "epsilond.run"
 QUEUE = "epsilond"
+_PAUSE_SECONDS = 1.0  # after a failure
 
 
-def celery_app(settings: Settings) -> Celery:
-    """The Celery configuration of both sender and worker; messages carry a job id only."""
+def celery_app(settings: Settings, **transport: Any) -> Celery:
+    """The Celery configuration of both sender and worker."""
     app = Celery("epsilond", broker=settings.broker_url)
     app.conf.update(
         task_default_queue=QUEUE,
@@ -22,11 +32,10 @@ def celery_app(settings: Settings) -> Celery:
         accept_content=["json"],
         result_backend=None,
         task_ignore_result=True,
-        # a message is done when its task is: a killed worker's job is delivered again
+        # a hint is done when nothing is due any more: a worker that is at it takes no second one
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=1,
-        task_time_limit=settings.job_seconds_max,
         broker_connection_retry_on_startup=True,
         broker_transport_options={
             "visibility_timeout": settings.job_seconds_max + 600,
@@ -34,21 +43,66 @@ def celery_app(settings: Settings) -> Celery:
             "global_keyprefix": settings.broker_prefix,
             "socket_timeout": 5,
             "socket_connect_timeout": 5,
+            **transport,
         },
         worker_hijack_root_logger=False,
     )
     return app
 
 
-def celery_hint(settings: Settings) -> Hint:
-    app = celery_app(settings)
+class CeleryHints(threading.Thread):
+    """Sends hints by a thread of its own: no request ever waits for the broker.
 
-    def hint(job_id: str) -> None:
-        try:
-            app.send_task(TASK, args=[job_id], retry=False)
-        except (OperationalError, OSError) as error:
-            raise HintError(
-                f"the broker at EPSILOND_BROKER_URL did not take it ({type(error).__name__})"
-            ) from error
+    As many as jobs were submitted, but never so that more wait in the queue than there are workers:
+    those are enough to wake all, and what nobody takes does not pile up.
+    """
 
-    return hint
+    def __init__(self, settings: Settings, db: Database) -> None:
+        super().__init__(name="epsilond-hints", daemon=True)
+        self._app = celery_app(settings, max_retries=0, socket_timeout=1, socket_connect_timeout=1)
+        self._db, self._changed = db, threading.Condition()
+        self._wanted, self._stopping = 0, False
+
+    def hint(self) -> None:
+        with self._changed:
+            self._wanted += 1
+            self._changed.notify()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self.join()
+
+    def run(self) -> None:
+        connection, failing = None, False
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted or self._stopping)
+                if self._stopping:
+                    break
+                wanted, self._wanted = self._wanted, 0
+            try:
+                connection = connection or self._app.connection_for_write()
+                waiting = connection.default_channel.queue_declare(QUEUE).message_count
+                for _ in range(min(wanted, self._workers() - waiting)):
+                    self._app.send_task(TASK, connection=connection, retry=False)
+                failing = False
+            except Exception as error:  # whatever a client library raises: the next hint is another
+                if not failing:
+                    log.warning("no hints, workers look for themselves: %s", type(error).__name__)
+                failing = True
+                if connection is not None:
+                    connection.collect(socket_timeout=1)
+                connection = None
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping, _PAUSE_SECONDS)
+        if connection is not None:
+            connection.collect(socket_timeout=1)
+
+    def _workers(self) -> int:
+        """How many have lately said that they can work; one that is just starting is worth a hint."""
+        seen = processes.c.seen_ms > now_ms() - HEARTBEAT_TIMEOUT_MS
+        query = select(func.count()).where(processes.c.role == "worker", seen)
+        with self._db.read() as connection:
+            return max(1, connection.execute(query).scalar_one())

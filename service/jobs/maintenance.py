@@ -1,4 +1,4 @@
-"""The maintenance loop of every api and worker process: relay due hints, reap expired leases, purge
+"""The maintenance loop of every process that serves requests or runs jobs: reap expired leases, purge
 old rows, and send a heartbeat; in an api process, also sweep what uploads left behind.
 
 Any number of processes may run it at once (SKIP LOCKED; on SQLite one writer at a time).
@@ -17,42 +17,15 @@ from service.changes import purge_changes
 from service.config import Settings
 from service.datasets.upload import sweep_unused
 from service.db import Database, new_id, now_ms
-from service.jobs.transitions import end_without_model, transition
+from service.jobs.claim import take_back
 from service.tables import idempotency, jobs, processes, sessions
 
 log = logging.getLogger("epsilond.jobs")
-Hint = Callable[[str], None]
 HEARTBEAT_TIMEOUT_MS = 60_000  # a process without a heartbeat for this long is gone
 _HEARTBEAT_SECONDS = 10
 _PURGE_ROUNDS = 3600
 _IDEMPOTENCY_RETENTION_MS = 7 * 24 * 3600 * 1000
 _BATCH = 100
-
-
-class HintError(RuntimeError):
-    """The broker did not take a hint. The job is safe; its hint stays due."""
-
-
-def relay(db: Database, settings: Settings, hint: Hint) -> int:
-    """Send the hints that are due: the outbox relay.
-
-    The next time of each is written first, so one that is lost, here or by the broker, is sent again.
-    """
-    due = (jobs.c.state == "queued") & (jobs.c.hint_ms <= now_ms())
-    ids = _find(db, select(jobs.c.id).where(due))
-    if ids:
-        with db.write() as connection:
-            ids = list(
-                connection.execute(
-                    update(jobs)
-                    .where(jobs.c.id.in_(ids), due)
-                    .values(hint_ms=now_ms() + int(settings.hint_retry_seconds * 1000))
-                    .returning(jobs.c.id)
-                ).scalars()
-            )
-    for job_id in ids:
-        hint(job_id)
-    return len(ids)
 
 
 def reap(db: Database, settings: Settings) -> int:
@@ -67,12 +40,7 @@ def reap(db: Database, settings: Settings) -> int:
             ).first()
             if job is None:
                 continue
-            if job.state == "cancelling":
-                end_without_model(connection, job, "cancelled")
-            elif job.attempts >= settings.attempts_max:
-                end_without_model(connection, job, "failed", "attempts_exhausted")
-            else:
-                transition(connection, job.id, "queued", lease_ms=None, hint_ms=now_ms())
+            take_back(connection, settings, job)
         reaped += 1
     return reaped
 
@@ -89,11 +57,17 @@ def purge(db: Database) -> None:
 
 
 class MaintenanceLoop(threading.Thread):
-    """All of the above every `loop_seconds`, through database and broker failures, until stopped."""
+    """All of the above every `loop_seconds`, through failures of the database, until stopped.
 
-    def __init__(self, db: Database, settings: Settings, hint: Hint, role: str = "worker") -> None:
+    A process is listed while it can do what its role says: `able` is asked before each heartbeat, and
+    a heartbeat is a write to the database like those that its work needs.
+    """
+
+    def __init__(
+        self, db: Database, settings: Settings, role: str, able: Callable[[], bool] = lambda: True
+    ) -> None:
         super().__init__(name="epsilond-maintenance", daemon=True)
-        self._db, self._settings, self._hint, self._role = db, settings, hint, role
+        self._db, self._settings, self._role, self._able = db, settings, role, able
         self._process_id = new_id("proc")
         self._heartbeat_rounds = max(1, int(_HEARTBEAT_SECONDS / settings.loop_seconds))
         self._stopped = threading.Event()
@@ -103,10 +77,9 @@ class MaintenanceLoop(threading.Thread):
         while not self._stopped.wait(self._settings.loop_seconds):
             try:
                 reap(self._db, self._settings)
-                relay(self._db, self._settings, self._hint)
                 if rounds % _PURGE_ROUNDS == 0:
                     purge(self._db)
-                if rounds % self._heartbeat_rounds == 0:
+                if rounds % self._heartbeat_rounds == 0 and self._able():
                     self._heartbeat()
                     if self._role == "api":  # workers may have the data folder read-only
                         sweep_unused(self._db, self._settings)
@@ -115,7 +88,7 @@ class MaintenanceLoop(threading.Thread):
             rounds += 1
 
     def _heartbeat(self) -> None:
-        """Say that this process runs: its row in `processes`, with the time."""
+        """Say that this process can work: its row in `processes`, with the time."""
         mine = processes.c.id == self._process_id
         with self._db.write() as connection:
             seen = connection.execute(update(processes).where(mine).values(seen_ms=now_ms()))

@@ -6,12 +6,13 @@ A result leaves the worker here or nowhere, so of two runs of one job at most on
 import json
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert
+from sqlalchemy import Connection, Row, insert, select
 
-from service.audit.chain import append_record
-from service.db import lock
+from service.audit.chain import next_record
+from service.db import lock, now_ms
 from service.jobs.transitions import end_without_model, transition
 from service.keys import Keys
+from service.ledger.limits import open_limits
 from service.ledger.reserve import post
 from service.planning.plan import canonical_json, sha256
 from service.tables import datasets, jobs, models
@@ -28,6 +29,20 @@ def check_plan(job: Row[Any]) -> None:
             f"the stored Plan of job {job.id} does not have the digest that was recorded when it was "
             "submitted, so it is not run or published; restore the row, or cancel the job."
         )
+
+
+def _cap_state(connection: Connection, account_id: str) -> dict[str, Any] | None:
+    """The owner's cap as it stands after the charge, where there is one."""
+    for cap in open_limits(connection, account_id, None):
+        return {
+            "id": cap.id,
+            "terms": cap.terms.model_dump(mode="json"),
+            "epsilon": cap.epsilon,
+            "units": cap.units,
+            "posted_units": cap.posted_units,
+            "overdrawn": cap.overdrawn,
+        }
+    return None
 
 
 def publish(
@@ -48,14 +63,17 @@ def publish(
     if job.state != "running" or job.opened_ms is None:
         return False
     check_plan(job)
-    lock(connection, datasets, job.dataset_id)  # before the account: everyone's order
+    dataset = connection.execute(  # locked before the account: everyone's order
+        select(datasets, now_ms().label("now_ms"))
+        .where(datasets.c.id == job.dataset_id)
+        .with_for_update(key_share=True)
+    ).one()
     account = post(connection, job.account_id, job.entry_seq, "job succeeded")
     text = canonical_json(card)
-    connection.execute(insert(models).values(job_id=job_id, card=text, digest=sha256(text)))
-    append_record(
-        connection,
+    record = next_record(
         keys,
-        dataset_id=job.dataset_id,
+        dataset,
+        dataset.now_ms,
         job_id=job_id,
         body={
             "plan": json.loads(job.plan),
@@ -67,12 +85,13 @@ def publish(
                 "terms": account.terms.model_dump(mode="json"),
                 "epsilon": account.epsilon,
                 "ceiling_units": account.ceiling_units,
-                "cap_units": account.cap_units,
                 "posted_units": account.posted_units,
                 "entries": account.entries,
+                "cap": _cap_state(connection, account.id),
             },
             "software": software,
         },
     )
-    transition(connection, job_id, "succeeded", steps_done=job.steps_total)
+    model = insert(models).values(job_id=job_id, card=text, digest=sha256(text))
+    transition(connection, job, "succeeded", model, *record, steps_done=job.steps_total)
     return True

@@ -9,7 +9,7 @@ from service.db import iso
 
 ERRORS = {
     "attempts_exhausted": "The job was started as often as allowed and never finished.",
-    "data_deleted": "The owner deleted the data before the job opened it; nothing was charged.",
+    "data_deleted": "The owner deleted the data. The job is charged only if it had opened them.",
 }
 
 
@@ -23,6 +23,7 @@ def job_view(row: Row[Any]) -> dict[str, Any]:
         "id": row.id,
         "dataset": row.dataset_id,
         "principal": row.principal_id,
+        "group": row.group_id,
         "state": row.state,
         "spec": json.loads(row.spec),
         "choice": None if row.choice is None else json.loads(row.choice),

@@ -1,18 +1,23 @@
 """Reserve, post, void: the only code that moves a balance.
 
 Each locks the account's row first, decides on what it then reads, writes an entry and the running
-balance, and leaves the commit to its caller, whose transaction also holds the job. Two requests can
-therefore not both spend the same remainder; and should this file be wrong, the table's CHECK still
-refuses an overspent account.
+balances of the account and of every limit that applies, and leaves the commit to its caller, whose
+transaction also holds the job. Two requests can therefore not both spend the same remainder; and
+should this file be wrong, the tables' CHECKs still refuse an overspent account or limit.
 """
 
-from sqlalchemy import Connection, insert, select, update
+import json
+from collections import Counter
 
-from service.errors import InvalidRequest
+from sqlalchemy import Connection, select
+
 from service.ledger.accounts import Account, account_from, lock_account
 from service.ledger.admission import admission, standing
+from service.ledger.costs import cost_of
 from service.ledger.entries import append_entry
-from service.tables import entries, shares
+from service.ledger.limits import Price, move_balances, open_limits
+from service.planning.price import measures
+from service.tables import entries
 
 
 class AlreadyResolvedError(RuntimeError):
@@ -23,23 +28,31 @@ def reserve(
     connection: Connection,
     account_id: str,
     *,
-    units: int,
-    principal_id: str,
-    dataset_id: str,
-    job_id: str,
+    price: Price,
+    epsilon: float,
     delta: float,
+    principal_id: str,
+    dataset_id: str | None,
+    job_id: str,
 ) -> int:
-    """Admit a job, or raise why it is refused (see admission.py); returns the entry's number."""
+    """Admit a job of this (epsilon, delta), or raise why it is refused (see admission.py); returns
+    the entry's number."""
     account = lock_account(connection, account_id)
-    refusal = admission(standing(connection, account, principal_id), units, delta)
+    found = standing(connection, account, principal_id)
+    refusal = admission(found, price, delta)
     if refusal is not None:
         raise refusal
-    _commit_share(connection, account_id, principal_id, units)
+    terms = {one.key: one for one in measures(account.terms)}
+    terms |= {limit.terms.key: limit.terms for limit in found.limits}
+    units = price(account.terms)
+    move_balances(connection, found.limits[1:], price, pending=1, posted=0)
     row = append_entry(
         connection,
         account_id,
         kind="reserve",
         units=units,
+        epsilon=epsilon,
+        costs=json.dumps({key: price(one) for key, one in sorted(terms.items())}),
         pending=units,
         principal_id=principal_id,
         dataset_id=dataset_id,
@@ -60,27 +73,8 @@ def void(connection: Connection, account_id: str, seq: int, reason: str) -> None
     _resolve(connection, account_id, seq, "void", reason)
 
 
-def set_share(
-    connection: Connection, account_id: str, principal_id: str, cap_units: int | None
-) -> None:
-    """Bound what one analyst may commit in an account (None: only the account's own cap)."""
-    lock_account(connection, account_id)
-    mine = (shares.c.account_id == account_id) & (shares.c.principal_id == principal_id)
-    row = connection.execute(select(shares).where(mine)).first()
-    if row is None:
-        connection.execute(
-            insert(shares).values(
-                account_id=account_id, principal_id=principal_id, cap_units=cap_units
-            )
-        )
-        return
-    if cap_units is not None and row.committed_units > cap_units:
-        raise InvalidRequest("the analyst has already committed more than this share.")
-    connection.execute(update(shares).where(mine).values(cap_units=cap_units))
-
-
 def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reason: str) -> Account:
-    lock_account(connection, account_id)
+    account = lock_account(connection, account_id)
     resolution = entries.alias()
     row = connection.execute(
         select(entries, resolution.c.seq.label("resolved_by"))
@@ -98,37 +92,27 @@ def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reaso
             f"entry {seq} of account {account_id} was already resolved by entry {row.resolved_by}; "
             "a reservation is posted or voided once."
         )
-    if kind == "void":
-        connection.execute(
-            update(shares)
-            .where(shares.c.account_id == account_id, shares.c.principal_id == row.principal_id)
-            .values(committed_units=shares.c.committed_units - row.units)
-        )
-    account = append_entry(
+    posted, cost = int(kind == "post"), cost_of(connection, row.job_id, row.costs)
+    applying = open_limits(connection, account_id, row.principal_id)
+    move_balances(connection, applying, cost, pending=-1, posted=posted)
+    spent = None
+    if posted:
+        sums = Counter(account.spent)
+        sums.update({one.key: cost(one) for one in measures(account.terms)})
+        spent = json.dumps(dict(sorted(sums.items())))
+    after = append_entry(
         connection,
         account_id,
         kind=kind,
         units=row.units,
+        epsilon=row.epsilon,
         pending=-row.units,
-        posted=row.units if kind == "post" else 0,
+        posted=posted * row.units,
+        spent=spent,
         resolves_seq=seq,
         principal_id=row.principal_id,
         dataset_id=row.dataset_id,
         job_id=row.job_id,
         reason=reason,
     )
-    return account_from(account)
-
-
-def _commit_share(connection: Connection, account_id: str, principal_id: str, units: int) -> None:
-    """Count the job against the analyst's own cap, under the account's lock."""
-    mine = (shares.c.account_id == account_id) & (shares.c.principal_id == principal_id)
-    counted = connection.execute(
-        update(shares).where(mine).values(committed_units=shares.c.committed_units + units)
-    )
-    if counted.rowcount == 0:
-        connection.execute(
-            insert(shares).values(
-                account_id=account_id, principal_id=principal_id, committed_units=units
-            )
-        )
+    return account_from(after)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from service.config import Settings
 from service.db import Database
 from service.errors import BudgetNotSet, PlanRefused
-from service.jobs.submit import facts_for, plan_for
+from service.jobs.submit import facts_for, plan_for, price_of
 from service.ledger.accounts import find_account
 from service.ledger.admission import admission, standing
 from service.ledger.statement import budget
@@ -29,7 +29,7 @@ Authorised = Callable[[Connection], JobSpec]
 def quote(
     db: Database, settings: Settings, *, principal_id: str, authorised: Authorised
 ) -> dict[str, Any]:
-    spec, facts, lineage_id = _facts(db, authorised)
+    spec, facts, lineage_id = _facts(db, principal_id, authorised)
     planned, choice = plan_for(facts, settings, spec)
     return _answer(db, principal_id, lineage_id, planned, choice)
 
@@ -38,15 +38,17 @@ def quote_for_noise(
     db: Database, settings: Settings, *, principal_id: str, authorised: Authorised, noise: float
 ) -> dict[str, Any]:
     """The quote at the smallest epsilon whose noise in one mean is at most `noise`."""
-    spec, facts, lineage_id = _facts(db, authorised)
+    spec, facts, lineage_id = _facts(db, principal_id, authorised)
     named, choice = plan_for(facts, settings, spec)
     planned = epsilon_for_noise(named.spec, facts, settings.gradients_max, noise)
     return _answer(db, principal_id, lineage_id, planned, choice)
 
 
-def comparison(db: Database, settings: Settings, *, authorised: Authorised) -> dict[str, Any]:
+def comparison(
+    db: Database, settings: Settings, *, principal_id: str, authorised: Authorised
+) -> dict[str, Any]:
     """Every algorithm of the catalog on one spec, and what `auto` would take."""
-    spec, facts, _ = _facts(db, authorised)
+    spec, facts, _ = _facts(db, principal_id, authorised)
     candidates = compare(spec, facts, settings.gradients_max)
     try:
         choice = choose(candidates)[1].view()
@@ -56,17 +58,17 @@ def comparison(db: Database, settings: Settings, *, authorised: Authorised) -> d
     return {"dataset": spec.dataset, "choice": choice, "data": data}
 
 
-def _facts(db: Database, authorised: Authorised) -> tuple[JobSpec, Facts, str]:
+def _facts(db: Database, principal_id: str, authorised: Authorised) -> tuple[JobSpec, Facts, str]:
     with db.read() as connection:
         spec = authorised(connection)
-        facts, account = facts_for(connection, spec.dataset)
+        facts, account, _ = facts_for(connection, spec.dataset, principal_id)
     return spec, facts, account.lineage_id
 
 
 def _answer(
     db: Database, principal_id: str, lineage_id: str, planned: Plan, choice: Choice | None
 ) -> dict[str, Any]:
-    delta, price = planned.guarantee.delta, planned.price.units
+    delta, price = planned.guarantee.delta, price_of(planned)
     with db.read() as connection:
         account = find_account(connection, lineage_id)
         if account is None:
@@ -80,7 +82,7 @@ def _answer(
         "fits": refusal is None,
         "refusal": None if refusal is None else refusal.detail,
         "largest_epsilon": found.largest_epsilon(delta),
-        "jobs_that_fit": max(0, found.remaining) // max(1, price),
+        "jobs_that_fit": found.jobs_that_fit(price),
         "steps": planned.schedule.steps,
         "choice": None if choice is None else choice.view(),
         "plan": planned,

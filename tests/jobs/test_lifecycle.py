@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 from service.errors import JobAlreadyFinished
 from service.jobs.cancel import cancel
 from service.jobs.claim import open_data, release_claim, renew_lease
-from service.jobs.maintenance import HintError, reap, relay
+from service.jobs.maintenance import reap
 from service.jobs.publish import PlanChangedError
 from service.jobs.states import ENDED, TRANSITIONS
 from service.jobs.transitions import TransitionError, transition
@@ -30,12 +30,12 @@ def test_a_state_leads_only_where_the_table_says(harness, before):
             connection.execute(job_events.delete().where(job_events.c.seq > 1))
             connection.execute(update(jobs).values(events=1))
         if after in TRANSITIONS[before]:
-            row = harness.do(transition, job, after)
+            row = harness.do(transition, harness.row(job), after)
             assert (row.state, row.events) == (after, 2)
             assert (row.wrapped_key is None) == (after in ENDED)
         else:
             with pytest.raises(TransitionError, match=f"cannot become {after}"):
-                harness.do(transition, job, after)
+                harness.do(transition, harness.row(job), after)
             assert harness.row(job).state == before
 
 
@@ -115,7 +115,7 @@ def test_cancel_is_free_until_the_data_was_opened(harness, reached, state, charg
     assert harness.row(job).state == state
     if state == "cancelling":  # its worker notices, or is dead and reaped: the same end
         assert not harness.do(renew_lease, job, claimed.fence, 1, 5.0)
-        harness.do(release_claim, job, claimed.fence)
+        harness.do(release_claim, harness.settings, job, claimed.fence)
         assert harness.row(job).state == "cancelled"
     assert harness.balance() == (price(harness, job) if charged else 0, 0)
     with pytest.raises(JobAlreadyFinished):
@@ -140,28 +140,6 @@ def test_a_job_cancelled_before_opening_cannot_be_opened_after(harness):
     assert harness.balance() == (0, 0)
 
 
-@pytest.mark.parametrize(("opened", "charged"), [(False, False), (True, True)])
-def test_attempts_are_bounded_and_then_the_job_fails(harness, opened, charged):
-    job = harness.submit()
-    for _ in range(harness.settings.attempts_max):
-        claimed = harness.claim()
-        if opened:
-            assert harness.do(open_data, job, claimed.fence)
-        harness.expire()
-    assert harness.claim() is None
-    row = harness.row(job)
-    assert (row.state, row.error, row.wrapped_key) == ("failed", "attempts_exhausted", None)
-    assert harness.balance() == (price(harness, job) if charged else 0, 0)
-
-
-def test_a_released_claim_is_reaped_at_once(harness):
-    job = harness.submit()
-    claimed = harness.claim()
-    harness.do(release_claim, job, claimed.fence)
-    assert reap(harness.db, harness.settings) == 1
-    assert harness.row(job).state == "queued"
-
-
 def test_a_live_lease_is_left_alone(harness):
     harness.submit()
     harness.claim()
@@ -178,24 +156,15 @@ def test_a_job_whose_data_is_deleted_before_opening_fails_for_free(harness):
     assert harness.balance() == (0, 0)
 
 
-def test_the_relay_sends_due_hints_and_repeats_lost_ones(harness):
+def test_a_job_that_lost_its_worker_and_then_its_data_fails_and_is_charged(harness):
     job = harness.submit()
-    sent = []
-    assert relay(harness.db, harness.settings, sent.append) == 0  # the submitter sent the first
+    harness.do(open_data, job, harness.claim().fence)
+    harness.expire()
     with harness.db.write() as connection:
-        connection.execute(update(jobs).values(hint_ms=0))
-
-    def broken(job_id):
-        raise HintError("no broker")
-
-    with pytest.raises(HintError):
-        relay(harness.db, harness.settings, broken)
-    assert relay(harness.db, harness.settings, sent.append) == 0  # its next time has not come
-    with harness.db.write() as connection:
-        connection.execute(update(jobs).values(hint_ms=0))
-    assert relay(harness.db, harness.settings, sent.append) == 1
-    assert relay(harness.db, harness.settings, sent.append) == 0
-    assert sent == [job]
+        connection.execute(update(datasets).values(state="deleted"))
+    assert not harness.do(open_data, job, harness.claim().fence)
+    assert (harness.row(job).state, harness.row(job).error) == ("failed", "data_deleted")
+    assert harness.balance() == (price(harness, job), 0)
 
 
 def test_each_record_names_the_one_before(harness):

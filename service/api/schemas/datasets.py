@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from service.api.schemas.budgets import LimitView
 from service.api.schemas.common import Id, Name, RequestBody
 from service.datasets.schema import Schema
 from service.planning.conversion import EPSILON_MAX
@@ -68,8 +69,8 @@ class GrantView(BaseModel):
     dataset: str
     principal: str
     name: str
-    units_cap: int | None
-    units_committed: int
-    epsilon_cap: float | None
-    epsilon_committed: float
+    units_committed: int = Field(description="Posted and pending, at the ceiling's terms.")
+    fraction_committed: float = Field(description="Of the ceiling.")
+    epsilon_cap: float | None = Field(description="Their share, where they have one.")
+    share: LimitView | None = Field(description="What their share holds, counted at its own order.")
     created_at: str

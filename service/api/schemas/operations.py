@@ -13,7 +13,7 @@ class LeaseView(BaseModel):
     job: str
     dataset: str
     state: Literal["running", "cancelling"]
-    attempt: int
+    attempt: int = Field(description="How often it was started.")
     progress: ProgressView
     seconds_since_start: int
     seconds_left: int = Field(description="Of the lease; below 0 it is about to be taken back.")
@@ -23,7 +23,7 @@ class FailureView(BaseModel):
     job: str
     dataset: str
     error: JobErrorView | None
-    attempts: int
+    attempts: int = Field(description="How often it was started.")
     finished_at: str
 
 
@@ -41,11 +41,13 @@ class OperationsView(BaseModel):
     engine: Literal["embedded", "celery"]
     jobs: dict[str, int] = Field(description="How many are queued, running, cancelling.")
     oldest_queued_seconds: int | None
-    overdue_hints: int = Field(description="Queued jobs whose next hint to a worker is due.")
+    overdue_hints: int = Field(description="Queued jobs that no worker took within 5 s.")
     ended_last_day: dict[str, int]
     leases: list[LeaseView] = Field(description="Oldest first, at most 100.")
     failures: list[FailureView] = Field(description="Newest first, at most 20.")
-    processes: list[ProcessView] = Field(description="Seen within the last minute.")
+    processes: list[ProcessView] = Field(
+        description="APIs, and workers that could run a job, within the last minute."
+    )
     streams: int = Field(description="Open event streams and waiting requests of this process.")
 
 

@@ -74,7 +74,7 @@ class AcceleratedSgdSchedule(Schedule):
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, mu = p.n, p.d, spec.ridge
-    asked = parameters.batch_of(n)
+    asked = parameters.batch_of(n) or (None if goal.credits_draws else n)
     clip = clip_bound(parameters, p, facts)
     C = clip * (p.X2 if p.rowwise else 1.0)
     D = start_distance(p, C, mu)
@@ -84,8 +84,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     for steps in steps_to_try(parameters.steps, asked, n):
         batch = asked
         if batch is None:
-            batch = n >> best_halvings(goal, facts, plain, d, C, n, steps)
-        noise = noise_variance(goal, facts, plain, batch, n, steps)
+            batch = n >> best_halvings(goal, plain, d, C, n, steps)
+        noise = noise_variance(goal, plain, batch, n, steps)
         V = d * noise / batch**2 + drawing_variance(C, batch, n)
         for beta in smooth.choices(steps, D, mu):
             error, _ = staged(steps, beta, mu, D, V)
