@@ -165,11 +165,11 @@ def _postgresql_engine(url: str, patience: float, breaker: Breaker, pool: dict[s
         pool_recycle=1800,  # no ping before each use: a lost server empties the pool at once
         connect_args={
             "options": options,
-            "connect_timeout": max(2, int(patience / 2)),  # libpq takes 1 for 2
+            "connect_timeout": min(10, max(2, int(patience / 2))),  # libpq takes 1 for 2
             "keepalives_idle": 5,  # a peer that is gone: its machine, or the network
             "keepalives_interval": 2,
             "keepalives_count": 3,
-            "tcp_user_timeout": 2 * milliseconds,
+            "tcp_user_timeout": 10_000,
         },
     )
 
