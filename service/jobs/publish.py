@@ -33,16 +33,17 @@ def check_plan(job: Row[Any]) -> None:
 
 def _cap_state(connection: Connection, account_id: str) -> dict[str, Any] | None:
     """The owner's cap as it stands after the charge, where there is one."""
-    for cap in open_limits(connection, account_id, None):
-        return {
-            "id": cap.id,
-            "terms": cap.terms.model_dump(mode="json"),
-            "epsilon": cap.epsilon,
-            "units": cap.units,
-            "posted_units": cap.posted_units,
-            "overdrawn": cap.overdrawn,
-        }
-    return None
+    cap, _ = open_limits(connection, account_id, [])
+    if cap is None:
+        return None
+    return {
+        "id": cap.id,
+        "terms": cap.terms.model_dump(mode="json"),
+        "epsilon": cap.epsilon,
+        "units": cap.units,
+        "posted_units": cap.posted_units,
+        "overdrawn": cap.overdrawn,
+    }
 
 
 def publish(

@@ -1,9 +1,11 @@
 """Change a job's state. The job's row is the truth; brokers only hint."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Insert, Row, Update, insert, update
 
+from service.changes import record_changes
 from service.db import now_ms, together
 from service.jobs.states import ENDED, states_before
 from service.ledger.reserve import post, void
@@ -41,8 +43,14 @@ def transition(
     return moved
 
 
-def record_event(connection: Connection, job: Row[Any]) -> None:
-    together(connection, *_event(job.id, job.events, job.state))
+def record_events(connection: Connection, rows: Sequence[Row[Any]]) -> None:
+    """That these jobs are in their states, as new ones are."""
+    events = [{"job_id": job.id, "seq": job.events, "type": job.state} for job in rows]
+    connection.execute(insert(job_events).values(created_ms=now_ms()), events)
+    record_changes(
+        connection,
+        [{"job_id": job.id, "number": job.events, "type": job.state} for job in rows],
+    )
 
 
 def _event(job_id: str, number: int, state: str) -> tuple[Insert, Insert]:

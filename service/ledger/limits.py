@@ -19,7 +19,7 @@ under the account's lock, and a CHECK of the table refuses one that is passed. `
 limit of an earlier version, which counted at another order: it is passed already and admits nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -58,23 +58,22 @@ class Limit:
         return largest_fitting_epsilon(self.remaining_units, delta, self.terms)
 
 
-def open_limits(connection: Connection, account_id: str, principal_id: str | None) -> list[Limit]:
+def open_limits(
+    connection: Connection, account_id: str, people: Collection[str] | None = None
+) -> tuple[Limit | None, dict[str, Limit]]:
+    """The cap, if there is one, and the shares of these people (None: of all) that have one."""
+    query = select(limits).where(_open(account_id))
+    if people is not None:
+        mine = limits.c.principal_id.in_(sorted(people))
+        query = query.where(or_(limits.c.principal_id.is_(None), mine))
+    found = {row.principal_id: limit_from(row) for row in connection.execute(query)}
+    return found.pop(None, None), found
+
+
+def applying(connection: Connection, account_id: str, principal_id: str) -> list[Limit]:
     """The cap, and the share of this analyst, where there are such."""
-    mine = or_(limits.c.principal_id.is_(None), limits.c.principal_id == principal_id)
-    rows = connection.execute(
-        select(limits)
-        .where(limits.c.account_id == account_id, limits.c.until_seq.is_(None), mine)
-        .order_by(limits.c.principal_id.is_not(None))
-    )
-    return [limit_from(row) for row in rows]
-
-
-def open_shares(connection: Connection, account_id: str) -> dict[str, Limit]:
-    """Every analyst's share, by principal."""
-    rows = connection.execute(
-        select(limits).where(_open(account_id), limits.c.principal_id.is_not(None))
-    )
-    return {row.principal_id: limit_from(row) for row in rows}
+    cap, shares = open_limits(connection, account_id, [principal_id])
+    return [limit for limit in (cap, *shares.values()) if limit is not None]
 
 
 def set_limit(
