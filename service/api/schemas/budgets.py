@@ -5,13 +5,13 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from service.api.schemas.common import Name, RequestBody
-from service.planning.conversion import EPSILON_MAX
+from service.planning.conversion import EPSILON_MAX, Kind
 
 
 class BudgetRequest(RequestBody):
     epsilon: float = Field(gt=0, le=EPSILON_MAX, description="The ceiling, fixed for ever.")
     delta: float = Field(ge=0, lt=1, description="0 opens a pure account.")
-    kind: Literal["renyi", "gaussian", "pure"] | None = Field(
+    kind: Kind | None = Field(
         default=None,
         description="How costs are counted, for ever. renyi (the default with delta > 0): best for "
         "batches drawn at random, Laplace noise and choices. gaussian: best for Gaussian noise over "
@@ -69,7 +69,7 @@ class BudgetView(Amounts):
 
     object: Literal["budget"] = "budget"
     account: str
-    kind: Literal["renyi", "gaussian", "pure"]
+    kind: Kind
     order: int | None
     epsilon: float = Field(description="The ceiling, fixed for ever.")
     delta: float
