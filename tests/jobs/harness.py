@@ -90,7 +90,7 @@ class JobHarness:
         return self.submit_all([self.spec(epsilon, **changes)], principal).id
 
     @staticmethod
-    def authorise(connection, dataset, hold):
+    def authorise(connection, dataset):
         return connection.execute(select(datasets).where(datasets.c.id == dataset)).one()
 
     def submit_all(self, specs, principal=None, *, group=False):
