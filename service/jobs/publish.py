@@ -10,11 +10,12 @@ from sqlalchemy import Connection, Row, insert, select
 
 from service.audit.chain import next_record
 from service.db import lock, now_ms
+from service.jobs.card import Released, Software, model_card, weights_of
 from service.jobs.transitions import end_without_model, transition
 from service.keys import Keys
 from service.ledger.limits import open_limits
 from service.ledger.reserve import post
-from service.planning.plan import canonical_json, sha256
+from service.planning.plan import Plan, canonical_json, sha256
 from service.tables import datasets, jobs, models
 
 
@@ -29,6 +30,20 @@ def check_plan(job: Row[Any]) -> None:
             f"the stored Plan of job {job.id} does not have the digest that was recorded when it was "
             "submitted, so it is not run or published; restore the row, or cancel the job."
         )
+
+
+def released_model(connection: Connection, plan: Plan) -> list[float] | None:
+    """The weights of the model that the Plan names, if it does and if that is still the same."""
+    if plan.spec.of is None:
+        return None
+    query = select(models.c.card).where(models.c.job_id == plan.spec.of.job)
+    card = connection.execute(query).scalar_one()
+    if sha256(card) != plan.spec.of.digest:
+        raise PlanChangedError(
+            f"the stored model of job {plan.spec.of.job} does not have the digest that the Plan "
+            "names, so nothing is computed about it; restore the row, or cancel the job."
+        )
+    return weights_of(json.loads(card))
 
 
 def _cap_state(connection: Connection, account_id: str) -> dict[str, Any] | None:
@@ -50,8 +65,8 @@ def publish(
     keys: Keys,
     job_id: str,
     fence: int,
-    card: dict[str, Any],
-    software: dict[str, Any],
+    released: Released,
+    software: Software,
 ) -> bool:
     """False, and nothing changed, if the job is no longer this worker's to publish."""
     job = lock(connection, jobs, job_id)
@@ -69,7 +84,9 @@ def publish(
         .with_for_update(key_share=True)
     ).one()
     account = post(connection, job.account_id, job.entry_seq, "job succeeded")
-    text = canonical_json(card)
+    plan = Plan.model_validate_json(job.plan)
+    of = released_model(connection, plan)
+    text = canonical_json(model_card(job_id, plan, job.plan_digest, dataset.schema, released, of))
     record = next_record(
         keys,
         dataset,
@@ -89,7 +106,7 @@ def publish(
                 "entries": account.entries,
                 "cap": _cap_state(connection, account.id),
             },
-            "software": software,
+            "software": software.model_dump(),
         },
     )
     model = insert(models).values(job_id=job_id, card=text, digest=sha256(text))

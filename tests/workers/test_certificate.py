@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 from service.errors import PlanRefused
 from service.planning.algorithms.stationarity_certificate import CONFIDENCE, noise_norm
 from service.planning.catalog import plan
+from service.planning.certificate import certificate_of, measures
 from service.planning.lattice import calibrate, target
 from service.planning.plan import canonical_json
 from service.planning.problem import problem
@@ -24,7 +25,6 @@ from tests.workers.exact import exact_sum
 from workers.algorithms import RUNS
 from workers.certify import mean_gradient
 from workers.data import Data
-from workers.measures import measures
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.rows import WrongDataError
@@ -42,7 +42,7 @@ POLYTOPES = [
 
 def certificate(made, x, y, w, key=KEY):
     data = Data(made, x, y, Randomness(key, made.digest()), w)
-    return RUNS[NAME](made, data, Progress()).content
+    return certificate_of(made, w, RUNS[NAME](made, data, Progress()))
 
 
 def vertices(feasible):
