@@ -18,6 +18,9 @@ test: ## ruff, mypy and pytest on real servers; make test ARGS="-k ledger"
 test-full: ## the same, with the auditor at its full depth and every case of long tables
 	@python3 tools/dev.py test-full $(ARGS)
 
+fuzz: ## hostile requests and files, 200 an operation and role; make fuzz ARGS=2000
+	@python3 tools/dev.py fuzz $(ARGS)
+
 slowest: ## the same as test; writes the ten slowest tests into docs/testing.md
 	@python3 tools/dev.py slowest $(ARGS)
 

@@ -4,6 +4,8 @@
 python3 tools/dev.py demo [args...]                    a walk through the service
 python3 tools/dev.py test [pytest args...]             ruff, mypy and pytest against real servers
 python3 tools/dev.py test-full [pytest args...]        the same, the auditor at its full depth
+python3 tools/dev.py fuzz [examples] [pytest args...]  tests/fuzz with so many requests an operation
+                                                       and role (200), ten times as many a parser
 python3 tools/dev.py slowest [pytest args...]          the same as test; writes the ten slowest tests
                                                        into docs/testing.md
 python3 tools/dev.py serve [--data DIR] [--port N]     the service on 127.0.0.1
@@ -106,6 +108,15 @@ def test_full(arguments):
     return test(arguments, EPSILOND_AUDIT_ROUNDS="10000", EPSILOND_TEST_FULL="1")
 
 
+def fuzz(arguments):
+    """Not in parallel: a role at a time plays on each database, and the workers want a core too."""
+    given = arguments[:1] if arguments and arguments[0].isdigit() else []
+    settings = {"EPSILOND_FUZZ_EXAMPLES": (given or ["200"])[0]}
+    with servers() as environment:
+        command = ["pytest", "tests/fuzz", "-v", "-rP", "--timeout", "0", *arguments[len(given) :]]
+        return run_step(command, {**environment, **settings})
+
+
 def slowest(arguments):
     with tempfile.TemporaryDirectory() as folder:
         report = str(Path(folder) / "report.xml")
@@ -164,6 +175,7 @@ COMMANDS = {
     "demo": demo,
     "test": test,
     "test-full": test_full,
+    "fuzz": fuzz,
     "slowest": slowest,
     "serve": serve,
     "lint": lint,
