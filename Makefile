@@ -33,6 +33,15 @@ lint: ## ruff and mypy
 lock: ## write requirements.lock and requirements-dev.lock anew; ARGS=--upgrade for newer versions
 	@python3 tools/dev.py lock $(ARGS)
 
+sbom: ## dist/epsilond-VERSION.cdx.json: a CycloneDX bill of materials of requirements.lock
+	@python3 tools/dev.py run -- python -m tools.sbom
+
+audit-dependencies: ## known vulnerabilities of requirements.lock; needs the network
+	@python3 tools/dev.py audit-dependencies $(ARGS)
+
+release: ## dist: sdist, wheel, bill of materials, SHA256SUMS and its signature; ARGS="--key FILE"
+	@python3 tools/dev.py release $(ARGS)
+
 audit: ## the auditor with ten times the rounds
 	@EPSILOND_AUDIT_ROUNDS=100000 python3 tools/dev.py run -- python -m pytest tests/audit -s --timeout 0 $(ARGS)
 

@@ -11,6 +11,8 @@ python3 tools/dev.py slowest [pytest args...]          the same as test; writes 
 python3 tools/dev.py serve [--data DIR] [--port N]     the service on 127.0.0.1
 python3 tools/dev.py lint                              ruff and mypy only
 python3 tools/dev.py lock [--upgrade]                  write the lock files anew
+python3 tools/dev.py audit-dependencies                pip-audit of requirements.lock; asks the network
+python3 tools/dev.py release [--key FILE]              dist: sdist, wheel, SBOM, checksums, signature
 python3 tools/dev.py bench NAME [args...]              benchmarks/NAME.py, against real servers
 python3 tools/dev.py screenshots [name]                docs/screenshots/*.png of the dashboard
 python3 tools/dev.py run -- command [args...]          any command inside .venv
@@ -124,11 +126,39 @@ def slowest(arguments):
         return run_step(["python", "-m", "tools.slowest", report], venv_environment()) or failed
 
 
-def lock(arguments):
-    """uv writes one file for every platform, which pip cannot; it is fetched for this alone."""
+def fetch_uv():
     fine, output = pip("uv")
     if not fine:
         fail(f"{output}\npip could not install uv")
+
+
+def audit_dependencies(arguments):
+    """Known vulnerabilities of what the image holds. pip-audit runs in an environment of its own and
+    asks PyPI's advisory database, so this fails where that cannot be reached."""
+    fetch_uv()
+    options = ["--requirement", "requirements.lock", "--require-hashes", "--disable-pip"]
+    command = ["uv", "tool", "run", "pip-audit", *options, *arguments]
+    return run_step(command, venv_environment())
+
+
+def release(arguments):
+    """From what is committed and nothing else; tools/release.py says what the signature is."""
+    if (ROOT / "dist").exists():
+        fail("dist exists; remove it first, so that nothing old is signed")
+    if attempt(["git", "status", "--porcelain"], cwd=ROOT) != (True, ""):
+        fail("there are changes that are not committed; commit or stash them first")
+    fetch_uv()
+    steps = (
+        ["uv", "build", "--quiet", "--no-create-gitignore", "--out-dir", "dist"],
+        ["python", "-m", "tools.sbom", "dist"],
+        ["python", "-m", "tools.release", "sign", "dist", *arguments],
+    )
+    return next((code for step in steps if (code := run_step(step, venv_environment()))), 0)
+
+
+def lock(arguments):
+    """uv writes one file for every platform, which pip cannot; it is fetched for this alone."""
+    fetch_uv()
     options = ["pyproject.toml", "--quiet", "--custom-compile-command", "make lock", *arguments]
     return max(
         run_step([*COMPILE, *extra, *options, "--output-file", name], venv_environment())
@@ -180,6 +210,8 @@ COMMANDS = {
     "serve": serve,
     "lint": lint,
     "lock": lock,
+    "audit-dependencies": audit_dependencies,
+    "release": release,
     "bench": bench,
     "screenshots": screenshots,
     "run": run,
