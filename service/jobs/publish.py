@@ -6,16 +6,26 @@ A result leaves the worker here or nowhere, so of two runs of one job at most on
 import json
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
-from service.audit.chain import next_record
+from service.audit.chain import APPEND, next_record
 from service.db import lock, now_ms
-from service.jobs.transitions import end_without_model, transition
+from service.jobs.transitions import Move, end_without_model, transition
 from service.keys import Keys
 from service.ledger.limits import open_limits
 from service.ledger.reserve import post
 from service.planning.plan import canonical_json, sha256
 from service.tables import datasets, jobs, models
+
+_DATASET = (
+    select(datasets, now_ms().label("now_ms"))
+    .where(datasets.c.id == bindparam("dataset"))
+    .with_for_update(key_share=True)
+)
+_MODEL = insert(models).values(
+    job_id=bindparam("model_job"), card=bindparam("model_card"), digest=bindparam("model_digest")
+)
+_SUCCEED = Move("succeeded", _MODEL, *APPEND, steps_done=bindparam("steps"))
 
 
 class PlanChangedError(RuntimeError):
@@ -33,16 +43,17 @@ def check_plan(job: Row[Any]) -> None:
 
 def _cap_state(connection: Connection, account_id: str) -> dict[str, Any] | None:
     """The owner's cap as it stands after the charge, where there is one."""
-    for cap in open_limits(connection, account_id, None):
-        return {
-            "id": cap.id,
-            "terms": cap.terms.model_dump(mode="json"),
-            "epsilon": cap.epsilon,
-            "units": cap.units,
-            "posted_units": cap.posted_units,
-            "overdrawn": cap.overdrawn,
-        }
-    return None
+    cap, _ = open_limits(connection, account_id, [])
+    if cap is None:
+        return None
+    return {
+        "id": cap.id,
+        "terms": cap.terms.model_dump(mode="json"),
+        "epsilon": cap.epsilon,
+        "units": cap.units,
+        "posted_units": cap.posted_units,
+        "overdrawn": cap.overdrawn,
+    }
 
 
 def publish(
@@ -63,11 +74,8 @@ def publish(
     if job.state != "running" or job.opened_ms is None:
         return False
     check_plan(job)
-    dataset = connection.execute(  # locked before the account: everyone's order
-        select(datasets, now_ms().label("now_ms"))
-        .where(datasets.c.id == job.dataset_id)
-        .with_for_update(key_share=True)
-    ).one()
+    # locked before the account: everyone's order
+    dataset = connection.execute(_DATASET, {"dataset": job.dataset_id}).one()
     account = post(connection, job.account_id, job.entry_seq, "job succeeded")
     text, plan = canonical_json(card), json.loads(job.plan)
     record = next_record(
@@ -92,6 +100,6 @@ def publish(
             "software": software,
         },
     )
-    model = insert(models).values(job_id=job_id, card=text, digest=sha256(text))
-    transition(connection, job, "succeeded", model, *record, steps_done=job.steps_total)
+    model = {"model_job": job_id, "model_card": text, "model_digest": sha256(text)}
+    transition(connection, job, _SUCCEED, steps=job.steps_total, **model, **record)
     return True

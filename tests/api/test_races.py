@@ -44,6 +44,7 @@ def test_a_grant_revoked_during_submission_stops_it(db, tmp_path):
         asked.append(connection)
         if len(asked) == 2:
             raise PermissionError
+        return harness.authorise(connection, dataset, hold)
 
     with pytest.raises(PermissionError):
         submit(

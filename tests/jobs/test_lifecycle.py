@@ -12,7 +12,7 @@ from service.jobs.claim import open_data, release_claim, renew_lease
 from service.jobs.maintenance import reap
 from service.jobs.publish import PlanChangedError
 from service.jobs.states import ENDED, TRANSITIONS
-from service.jobs.transitions import TransitionError, transition
+from service.jobs.transitions import Move, TransitionError, transition
 from service.tables import audit_records, datasets, job_events, jobs, models
 from workers.execute import execute_one
 
@@ -30,12 +30,12 @@ def test_a_state_leads_only_where_the_table_says(harness, before):
             connection.execute(job_events.delete().where(job_events.c.seq > 1))
             connection.execute(update(jobs).values(events=1))
         if after in TRANSITIONS[before]:
-            row = harness.do(transition, harness.row(job), after)
+            row = harness.do(transition, harness.row(job), Move(after))
             assert (row.state, row.events) == (after, 2)
             assert (row.wrapped_key is None) == (after in ENDED)
         else:
             with pytest.raises(TransitionError, match=f"cannot become {after}"):
-                harness.do(transition, harness.row(job), after)
+                harness.do(transition, harness.row(job), Move(after))
             assert harness.row(job).state == before
 
 
