@@ -136,7 +136,13 @@ def audit_dependencies(arguments):
     """Known vulnerabilities of what the image holds. pip-audit runs in an environment of its own and
     asks PyPI's advisory database, so this fails where that cannot be reached."""
     fetch_uv()
-    options = ["--requirement", "requirements.lock", "--require-hashes", "--disable-pip", "--strict"]
+    options = [
+        "--requirement",
+        "requirements.lock",
+        "--require-hashes",
+        "--disable-pip",
+        "--strict",
+    ]
     command = ["uv", "tool", "run", "pip-audit", *options, *arguments]
     return run_step(command, venv_environment())
 

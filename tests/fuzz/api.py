@@ -119,6 +119,8 @@ def configuration(scene, role):
     for operation, name in here.items():
         lines += ["[[operations]]", f'include-name = "{operation}"']
         lines += ["[operations.parameters]", _bound("path.dataset_id", name)]
+    # a stream says little at first, and is read until its time is up
+    lines += ["[[operations]]", 'include-path-regex = "/events$"', "request-timeout = 3"]
     for check in (
         "positive_data_acceptance",  # ours knows the reasons
         "negative_data_rejection",  # "1" is taken for 1, and 0 for false: no promise to refuse them
