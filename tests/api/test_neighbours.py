@@ -138,8 +138,8 @@ def mutant_progress(monkeypatch, count):
     """Steps that depend on the data."""
     honest = service.jobs.publish.transition
 
-    def transition(connection, job, state, *rows, steps_done):
-        honest(connection, job, state, *rows, steps_done=steps_done - count() % 2)
+    def transition(connection, job, move, steps, **values):
+        honest(connection, job, move, steps=steps - count() % 2, **values)
 
     monkeypatch.setattr(service.jobs.publish, "transition", transition)
 
