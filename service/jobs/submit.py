@@ -7,7 +7,6 @@ the lock. Jobs of a group are reserved all or none.
 """
 
 import json
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +28,6 @@ from service.errors import (
 )
 from service.jobs.transitions import record_event
 from service.jobs.view import job_view
-from service.keys import NOISE_KEY_BYTES
 from service.ledger.accounts import Account, find_account, limits_for
 from service.ledger.limits import Limit, Price
 from service.ledger.reserve import reserve
@@ -207,8 +205,6 @@ def _insert_job(
         dataset_id=dataset_id,
         job_id=job_id,
     )
-    # the noise key exists before the data is opened, and only wrapped
-    noise_key = secrets.token_bytes(NOISE_KEY_BYTES)
     row = connection.execute(
         insert(jobs)
         .values(
@@ -224,7 +220,7 @@ def _insert_job(
             plan_digest=plan.digest(),
             choice=None if choice is None else canonical_json(choice.view()),
             metadata=canonical_json(planned.metadata),
-            wrapped_key=settings.keys.wrap(noise_key, job_id),
+            wrapped_key=settings.keys.new_noise_key(job_id),  # before the data is opened
             hint_ms=now_ms(),
             steps_total=plan.schedule.steps,
             events=1,
