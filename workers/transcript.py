@@ -133,11 +133,13 @@ def digest_of(*asked: Any) -> bytes:
     total = hashlib.sha256()
 
     def add(part: Any) -> None:
-        if isinstance(part, np.ndarray):
-            add((part.dtype.str, part.shape))
+        if part is None or isinstance(part, int | float | str):
+            total.update(f"{type(part).__name__} {part!r};".encode())
+        elif isinstance(part, np.ndarray):
+            total.update(f"{part.dtype.str} {part.shape};".encode())
             total.update(np.ascontiguousarray(part).data)
         elif isinstance(part, list | tuple):
-            add(len(part))
+            total.update(f"{len(part)} of;".encode())
             for each in part:
                 add(each)
         elif isinstance(part, dict):
@@ -149,7 +151,7 @@ def digest_of(*asked: Any) -> bytes:
         elif callable(part):
             add("a function")
         else:
-            total.update(f"{type(part).__name__} {part!r};".encode())
+            raise GateError(f"a run asked with a {type(part).__name__}")
 
     add(asked)
     return total.digest()

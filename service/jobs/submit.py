@@ -8,7 +8,6 @@ same time is written in one transaction (turns.py).
 """
 
 import json
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,7 +32,6 @@ from service.errors import (
 from service.jobs.transitions import record_events
 from service.jobs.turns import Turns
 from service.jobs.view import job_view
-from service.keys import NOISE_KEY_BYTES
 from service.ledger.accounts import Account, find_account
 from service.ledger.limits import applying
 from service.ledger.reserve import Wanted, reserve
@@ -310,7 +308,7 @@ def _insert(
             "plan_digest": one.plan.digest,
             "choice": one.plan.choice_text,
             "metadata": canonical_json(one.metadata),
-            "wrapped_key": settings.keys.wrap(secrets.token_bytes(NOISE_KEY_BYTES), one.job_id),
+            "wrapped_key": settings.keys.new_noise_key(one.job_id),
             "steps_total": one.plan.plan.schedule.steps,
             "events": 1,
         }
