@@ -225,17 +225,12 @@ def owned_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[An
     return row
 
 
-def usable_dataset(
-    connection: Connection, me: Caller, dataset_id: str, hold: bool = False
-) -> Row[Any]:
-    """For jobs and quotes: the owner's own, or one that an analyst was granted. With `hold` the grant
-    stays until this transaction ends: whoever revokes it waits."""
+def usable_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[Any]:
+    """For jobs and quotes: the owner's own, or one that an analyst was granted."""
     query = select(datasets).where(datasets.c.id == dataset_id)
     if me.role == "analyst":
         mine = (grants.c.dataset_id == datasets.c.id) & (grants.c.principal_id == me.id)
         query = query.join(grants, mine)
-        if hold:
-            query = query.with_for_update(read=True, key_share=True, of=grants)
     row = connection.execute(query).first()
     if row is None or (me.role != "analyst" and row.owner_id != me.id):
         visible_dataset(connection, me, dataset_id)

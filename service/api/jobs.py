@@ -75,8 +75,8 @@ async def submit_group(
 async def _submit(
     ctx: Ctx, me: Me, requests: list[JobRequest], idempotency_key: str | None, *, group: bool
 ) -> Response:
-    def authorise(connection: Connection, dataset_id: str, hold: bool) -> Row[Any]:
-        return usable_dataset(connection, me, dataset_id, hold)
+    def authorise(connection: Connection, dataset_id: str) -> Row[Any]:
+        return usable_dataset(connection, me, dataset_id)
 
     def asked(request: JobRequest) -> Asked:
         spec = request.spec()

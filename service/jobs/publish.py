@@ -10,11 +10,12 @@ from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from service.audit.chain import APPEND, next_record
 from service.db import lock, now_ms
+from service.jobs.card import Released, Software, model_card, weights_of
 from service.jobs.transitions import Move, end_without_model, transition
 from service.keys import Keys
 from service.ledger.limits import open_limits
 from service.ledger.reserve import post
-from service.planning.plan import canonical_json, sha256
+from service.planning.plan import Plan, canonical_json, sha256
 from service.tables import datasets, jobs, models
 
 _DATASET = (
@@ -41,6 +42,20 @@ def check_plan(job: Row[Any]) -> None:
         )
 
 
+def released_model(connection: Connection, plan: Plan) -> list[float] | None:
+    """The weights of the model that the Plan names, if it does and if that is still the same."""
+    if plan.spec.of is None:
+        return None
+    query = select(models.c.card).where(models.c.job_id == plan.spec.of.job)
+    card = connection.execute(query).scalar_one()
+    if sha256(card) != plan.spec.of.digest:
+        raise PlanChangedError(
+            f"the stored model of job {plan.spec.of.job} does not have the digest that the Plan "
+            "names, so nothing is computed about it; restore the row, or cancel the job."
+        )
+    return weights_of(json.loads(card))
+
+
 def _cap_state(connection: Connection, account_id: str) -> dict[str, Any] | None:
     """The owner's cap as it stands after the charge, where there is one."""
     cap, _ = open_limits(connection, account_id, [])
@@ -61,8 +76,8 @@ def publish(
     keys: Keys,
     job_id: str,
     fence: int,
-    card: dict[str, Any],
-    software: dict[str, Any],
+    released: Released,
+    software: Software,
 ) -> bool:
     """False, and nothing changed, if the job is no longer this worker's to publish."""
     job = lock(connection, jobs, job_id)
@@ -77,17 +92,19 @@ def publish(
     # locked before the account: everyone's order
     dataset = connection.execute(_DATASET, {"dataset": job.dataset_id}).one()
     account = post(connection, job.account_id, job.entry_seq, "job succeeded")
-    text, plan = canonical_json(card), json.loads(job.plan)
+    plan = Plan.model_validate_json(job.plan)
+    of = released_model(connection, plan)
+    text = canonical_json(model_card(job_id, plan, job.plan_digest, dataset.schema, released, of))
     record = next_record(
         keys,
         dataset,
         dataset.now_ms,
         job_id=job_id,
         body={
-            "plan": plan,
+            "plan": json.loads(job.plan),
             "plan_digest": job.plan_digest,
             "model_digest": sha256(text),
-            "charge": {"entry": job.entry_seq, "units": plan["price"]["units"]},
+            "charge": {"entry": job.entry_seq, "units": plan.price.units},
             "account": {
                 "id": account.id,
                 "terms": account.terms.model_dump(mode="json"),
@@ -97,7 +114,7 @@ def publish(
                 "entries": account.entries,
                 "cap": _cap_state(connection, account.id),
             },
-            "software": software,
+            "software": software.model_dump(),
         },
     )
     model = {"model_job": job_id, "model_card": text, "model_digest": sha256(text)}

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from service.config import Settings
@@ -41,11 +41,10 @@ from service.planning.choose import AUTO, Choice, choose, compare, plan_named
 from service.planning.plan import Plan, canonical_json, sha256
 from service.planning.price import AccountTerms, measures, price_units
 from service.planning.spec import Facts, JobSpec
-from service.tables import idempotency, jobs
+from service.tables import grants, idempotency, jobs
 
-Authorise = Callable[[Connection, str, bool], Row[Any]]
-"""The dataset, or an exception if the caller may not use it; if asked to, keeps that true until the
-transaction ends."""
+Authorise = Callable[[Connection, str], Row[Any]]
+"""The dataset, or an exception if the caller may not use it."""
 
 
 class PlannedSpec:
@@ -107,14 +106,11 @@ class Submittal:
 
     authorise: Authorise
     principal_id: str
+    granted: tuple[str, ...]  # of its datasets those that are others'
     planned: tuple[Planned, ...]
     group_id: str | None
     idempotency_key: str | None
     digest: str
-
-    @property
-    def datasets(self) -> list[str]:
-        return sorted({one.plan.plan.spec.dataset for one in self.planned})
 
 
 def facts_for(
@@ -168,7 +164,7 @@ def submit(
     digest = _digest(asked, group)
     with db.read() as connection:
         used = sorted({one.spec.dataset for one in asked})
-        rows = {dataset_id: authorise(connection, dataset_id, False) for dataset_id in used}
+        rows = {dataset_id: authorise(connection, dataset_id) for dataset_id in used}
         if replay := _earlier_response(connection, principal_id, idempotency_key, digest):
             return replay
         known = {name: facts_for(connection, row, principal_id) for name, row in rows.items()}
@@ -183,6 +179,7 @@ def submit(
     request = Submittal(
         authorise=authorise,
         principal_id=principal_id,
+        granted=tuple(name for name, row in rows.items() if row.owner_id != principal_id),
         planned=tuple(planned),
         group_id=new_id("grp") if group else None,
         idempotency_key=idempotency_key,
@@ -206,7 +203,7 @@ def turns_of(db: Database, settings: Settings) -> Turns[Submittal, Submission]:
 
     def act(requests: Sequence[Submittal]) -> list[Submission | Problem]:
         with db.write() as connection:
-            outcomes = [_before(connection, request) for request in requests]
+            outcomes = _before(connection, requests)
             going = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
             wanted = [(request.principal_id, request.planned[0]) for request in going]
             found = list(zip(going, _reserve(connection, wanted), strict=True))
@@ -224,7 +221,7 @@ def turns_of(db: Database, settings: Settings) -> Turns[Submittal, Submission]:
 def _admit_group(db: Database, settings: Settings, request: Submittal) -> Submission:
     """All of them, or an exception. Accounts are locked in the order of their ids."""
     with db.write() as connection:
-        earlier = _before(connection, request)
+        (earlier,) = _before(connection, [request])
         if isinstance(earlier, Submission):
             return earlier
         if earlier is not None:
@@ -245,15 +242,31 @@ def group_view(group_id: str, views: list[dict[str, Any]]) -> dict[str, Any]:
     return {"object": "group", "id": group_id, "data": views}
 
 
-def _before(connection: Connection, request: Submittal) -> Submission | Problem | None:
-    """The stored response, or why the caller may no longer do this: a grant may have been revoked
-    meanwhile. None: they may, until this transaction ends."""
-    try:
-        for dataset_id in request.datasets:
-            request.authorise(connection, dataset_id, True)
-        return _earlier_response(
-            connection, request.principal_id, request.idempotency_key, request.digest
+def _before(
+    connection: Connection, requests: Sequence[Submittal]
+) -> list[Submission | Problem | None]:
+    """The stored response of each, or why its caller may no longer do this. None: they may, and may
+    until this transaction ends, for whoever revokes a grant waits."""
+    wanted = sorted({(name, one.principal_id) for one in requests for name in one.granted})
+    held = set()
+    if wanted:
+        query = select(grants.c.dataset_id, grants.c.principal_id).where(
+            tuple_(grants.c.dataset_id, grants.c.principal_id).in_(wanted)
         )
+        query = query.order_by(grants.c.dataset_id, grants.c.principal_id)
+        rows = connection.execute(query.with_for_update(read=True, key_share=True))
+        held = {(row.dataset_id, row.principal_id) for row in rows}
+    return [_before_one(connection, one, held) for one in requests]
+
+
+def _before_one(
+    connection: Connection, one: Submittal, held: set[tuple[str, str]]
+) -> Submission | Problem | None:
+    try:
+        for name in one.granted:
+            if (name, one.principal_id) not in held:
+                one.authorise(connection, name)
+        return _earlier_response(connection, one.principal_id, one.idempotency_key, one.digest)
     except Problem as problem:
         return problem
 

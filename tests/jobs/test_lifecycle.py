@@ -67,12 +67,12 @@ def test_nothing_is_published_twice_or_by_a_stale_fence(harness):
     assert fresh.fence > stale.fence
     assert not harness.do(renew_lease, job, stale.fence, 1, 5.0)
     assert not harness.do(open_data, job, stale.fence)
-    assert not harness.publish(job, stale.fence, {"coef_": [6.0]})
-    assert harness.publish(job, fresh.fence, {"coef_": [7.0]})
-    assert not harness.publish(job, fresh.fence, {"coef_": [8.0]})
+    assert not harness.publish(job, stale.fence, (0.0, 6.0, 6.0, 6.0))
+    assert harness.publish(job, fresh.fence, (0.0, 7.0, 7.0, 7.0))
+    assert not harness.publish(job, fresh.fence, (0.0, 8.0, 8.0, 8.0))
     with harness.db.read() as connection:
         cards = connection.execute(select(models.c.card)).scalars().all()
-        assert [json.loads(card)["coef_"] for card in cards] == [[7.0]]
+        assert [json.loads(card)["coef_"] for card in cards] == [[7.0] * 3]
         assert len(connection.execute(select(audit_records)).all()) == 1
     assert harness.balance() == (price(harness, job), 0)
 
