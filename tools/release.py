@@ -6,7 +6,7 @@
 SHA256SUMS lists every file, as sha256sum writes it. SHA256SUMS.sig is an Ed25519 signature of that
 list, in hexadecimal, with a prefix that no other use of a key of ours has: it cannot be mistaken for
 an audit record's. The key is 64 hexadecimal digits in a file that only its owner reads; it is made
-where there is none. The public key stands in SECURITY.md of the release, and on the release's page.
+where there is none. The public key stands on the page of the release.
 """
 
 import argparse
