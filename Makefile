@@ -69,6 +69,9 @@ bench-network: ## a ReLU network on UCI Adult against linear and Opacus; ARGS="-
 bench-polling: ## what 100 open clients cost the API
 	@python3 tools/dev.py bench polling $(ARGS)
 
+bench-reservations: ## jobs per second that one hot dataset admits
+	@python3 tools/dev.py bench reservations $(ARGS)
+
 bench-throughput: ## jobs per second of two workers, beside bare Celery's no-ops
 	@python3 tools/dev.py bench throughput $(ARGS)
 

@@ -26,7 +26,6 @@ from service.api.feed import Feed
 from service.api.limits import Limits
 from service.api.problems import RESPONSES, ProblemDetails, install
 from service.config import Settings
-from service.datasets.upload import sweep_unused
 from service.db import Database
 from service.identity import check_identity
 from service.jobs.embedded import EmbeddedWorkers
@@ -42,12 +41,11 @@ ETag, and If-None-Match with it is answered 304 while nothing has changed."""
 def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        db = Database(settings.url)
+        db = Database(settings.url, patience=settings.database_seconds)
         engine = (EmbeddedWorkers if settings.engine == "embedded" else CeleryHints)(settings, db)
         check_identity(db, settings)
         feed = Feed(db, settings.keys, settings.streams_max, settings.streams_max_each)
         app.state.context = Context(settings=settings, db=db, hint=engine.hint, feed=feed)
-        sweep_unused(db, settings)
         maintenance = MaintenanceLoop(db, settings, "api")
         maintenance.start()
         feed_task = asyncio.create_task(feed.run())

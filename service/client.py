@@ -8,7 +8,7 @@ model.predict([{"age": 41, "city": "Oslo"}])
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, Self
@@ -73,10 +73,23 @@ class Client:
     # datasets and budgets
 
     def declare_dataset(
-        self, name: str, schema: Mapping[str, Any], same_people_as: str | None = None
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        same_people_as: str | None = None,
+        shared_ledger: bool = False,
     ) -> JSON:
-        body = {"name": name, "schema": schema, "same_people_as": same_people_as}
+        body = {
+            "name": name,
+            "schema": schema,
+            "same_people_as": same_people_as,
+            "shared_ledger": shared_ledger,
+        }
         return self.request("POST", "/v1/datasets", json=body)
+
+    def share_ledger(self, dataset: str, shared: bool) -> JSON:
+        body = {"shared_ledger": shared}
+        return self.request("PUT", f"/v1/datasets/{dataset}/sharing", json=body)
 
     def upload(self, dataset: str, path: Path) -> JSON:
         media = guess(path).media_types[0]
@@ -95,9 +108,14 @@ class Client:
         self.request("DELETE", f"/v1/datasets/{dataset}/data")
 
     def set_budget(
-        self, dataset: str, epsilon: float, delta: float, epsilon_cap: float | None = None
+        self,
+        dataset: str,
+        epsilon: float,
+        delta: float,
+        epsilon_cap: float | None = None,
+        kind: str | None = None,
     ) -> JSON:
-        body = {"epsilon": epsilon, "delta": delta, "epsilon_cap": epsilon_cap}
+        body = {"epsilon": epsilon, "delta": delta, "epsilon_cap": epsilon_cap, "kind": kind}
         return self.request("PUT", f"/v1/datasets/{dataset}/budget", json=body)
 
     def budget(self, dataset: str) -> JSON:
@@ -146,6 +164,20 @@ class Client:
     def quote_for_noise(self, spec: Mapping[str, Any], noise: float) -> JSON:
         """The quote at the smallest epsilon with at most this noise."""
         return self.request("POST", "/v1/quotes/noise", json={**spec, "noise": noise})
+
+    def quote_batch(self, specs: Sequence[Mapping[str, Any]]) -> JSON:
+        """Several jobs priced together: which fit, in this order, and whether all do."""
+        return self.request("POST", "/v1/quotes/batch", json={"jobs": list(specs)})
+
+    def submit_group(
+        self, specs: Sequence[Mapping[str, Any]], idempotency_key: str | None = None
+    ) -> JSON:
+        """Several jobs, all reserved or none."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return self.request("POST", "/v1/groups", json={"jobs": list(specs)}, headers=headers)
+
+    def group(self, group: str) -> JSON:
+        return self.request("GET", f"/v1/groups/{group}")
 
     def submit(self, spec: Mapping[str, Any], idempotency_key: str | None = None) -> JSON:
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
@@ -233,12 +265,21 @@ class Client:
     def keys(self) -> list[JSON]:
         return list(self.pages("/v1/keys"))
 
-    def add_key(self, principal: str | None = None, expires_days: int | None = None) -> JSON:
-        body = {"principal": principal, "expires_days": expires_days}
+    def add_key(
+        self,
+        principal: str | None = None,
+        expires_days: int | None = None,
+        outlives: bool | None = None,
+    ) -> JSON:
+        body = {"principal": principal, "expires_days": expires_days, "outlives": outlives}
         return self.request("POST", "/v1/keys", json=body)
 
     def rotate_key(self, key: str) -> JSON:
         return self.request("POST", f"/v1/keys/{key}/rotate")
 
-    def revoke_key(self, key: str) -> None:
-        self.request("DELETE", f"/v1/keys/{key}")
+    def revoke_key(self, key: str, everything: bool = False) -> None:
+        self.request("DELETE", f"/v1/keys/{key}", params={"everything": everything})
+
+    def revoke_keys(self, principal: str) -> None:
+        """All keys of a principal."""
+        self.request("DELETE", f"/v1/principals/{principal}/keys")

@@ -15,6 +15,9 @@ class Settings(BaseSettings):
 
     data_dir: Path = Path("data")
     database_url: str | None = Field(default=None, description="Default: SQLite in data_dir.")
+    database_seconds: PositiveFloat = Field(
+        default=5.0, description="How long a statement, a lock or an answer of it is waited for."
+    )
     engine: Literal["embedded", "celery"] = "embedded"
     broker_url: str = "redis://127.0.0.1:6379/0"
     broker_prefix: str = Field(default="epsilond:", description="Of every Redis key we use.")

@@ -3,16 +3,23 @@
 `write()` is one transaction that may change things: on SQLite it is BEGIN IMMEDIATE, which takes the
 database's write lock at once, so what is read inside stays true until the commit; on PostgreSQL the
 callers lock the rows they decide on with SELECT ... FOR UPDATE. `read()` is a snapshot.
+
+Nobody waits for a database for long: neither for a connection, an answer or a lock, nor, on
+PostgreSQL's side, for a client that has begun a transaction and went silent. Whatever ran out of time
+is an OperationalError. If it was a commit, it may have happened.
 """
 
 import secrets
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from sqlalchemy import (
     BigInteger,
     BindParameter,
@@ -27,8 +34,10 @@ from sqlalchemy import (
     bindparam,
     create_engine,
     event,
+    make_url,
     select,
 )
+from sqlalchemy import exc as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.functions import FunctionElement
@@ -51,21 +60,56 @@ def _postgresql_now(element: Any, compiler: Any, **kw: Any) -> str:
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
+class Breaker:
+    """Whether the database is away. While it is, one caller every RETRY_SECONDS tries it and the
+    others are told at once: requests that wait would take all threads, and none would be answered."""
+
+    RETRY_SECONDS = 0.5
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next_try: float | None = None  # None: it answers
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._next_try is None:
+                return
+            if time.monotonic() >= self._next_try:
+                self._next_try = time.monotonic() + self.RETRY_SECONDS
+                return
+        raise away("the database did not answer a moment ago")
+
+    def answers(self) -> None:
+        self._next_try = None
+
+    def is_away(self) -> None:
+        with self._lock:
+            self._next_try = time.monotonic() + self.RETRY_SECONDS
+
+
+def away(why: str) -> sa.OperationalError:
+    return sa.OperationalError(None, None, psycopg.OperationalError(why))
+
+
 class Database:
-    def __init__(self, url: str, pool_size: int = 20) -> None:
+    """`patience` is how many seconds a statement, a lock, a connection of the pool or an answer is
+    waited for."""
+
+    def __init__(self, url: str, pool_size: int = 20, patience: float = 5.0) -> None:
         self.url = url
         self.is_sqlite = url.startswith("sqlite")
+        self._breaker = Breaker()
+        pool = {
+            "pool_size": pool_size,
+            "max_overflow": pool_size,
+            "pool_timeout": patience,
+            "hide_parameters": True,
+        }
         if self.is_sqlite:
-            self._writer = _sqlite_engine(url, "BEGIN IMMEDIATE", pool_size)
-            self._reader = _sqlite_engine(url, "BEGIN", pool_size)
+            self._writer = _sqlite_engine(url, "BEGIN IMMEDIATE", patience, pool)
+            self._reader = _sqlite_engine(url, "BEGIN", patience, pool)
         else:
-            self._writer = create_engine(
-                url,
-                pool_size=pool_size,
-                max_overflow=pool_size,
-                pool_recycle=1800,  # no ping before each use: a lost server empties the pool at once
-                hide_parameters=True,
-            )
+            self._writer = _postgresql_engine(url, patience, self._breaker, pool)
             self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ")
 
     @property
@@ -74,26 +118,105 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        with self._writer.begin() as connection:
+        with self._transaction(self._writer) as connection:
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with self._reader.begin() as connection:
+        with self._transaction(self._reader) as connection:
             yield connection
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Connection]:
+        self._breaker.enter()
+        try:
+            with engine.begin() as connection:
+                yield connection
+        except sa.TimeoutError as error:  # of the pool: all connections are in use
+            raise away(str(error)) from None
+        self._breaker.answers()
 
     def dispose(self) -> None:
         self._writer.dispose()
         self._reader.dispose()
 
 
-def _sqlite_engine(url: str, begin: str, pool_size: int) -> Engine:
+def _postgresql_engine(url: str, patience: float, breaker: Breaker, pool: dict[str, Any]) -> Engine:
+    """The server ends a statement that takes too long, a wait for a lock, and a transaction whose
+    client went silent. Whether the server itself still answers, only this side can know: the kernel
+    of a stopped server acknowledges all that is sent, so TCP's own time-outs see nothing wrong. A
+    connection on which no byte came for longer than the server may take is therefore closed."""
+    milliseconds = int(patience * 1000)
+    limits = {
+        "lock_timeout": milliseconds * 6 // 10,
+        "statement_timeout": milliseconds * 8 // 10,
+        "idle_in_transaction_session_timeout": milliseconds * 2,
+    }
+    given = make_url(url).query.get("options", "")
+    options = " ".join((str(given), *(f"-c {name}={value}" for name, value in limits.items())))
+
+    class Patient(psycopg.Connection[Any]):
+        def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().wait(_until_silent(gen, patience), *args, **kwargs)
+            except _SilentError:
+                self.close()  # nobody knows what the server would answer next
+                breaker.is_away()
+                raise
+
     engine = create_engine(
         url,
-        pool_size=pool_size,
-        max_overflow=pool_size,
-        hide_parameters=True,
-        connect_args={"timeout": 60, "isolation_level": None, "check_same_thread": False},
+        **pool,
+        pool_recycle=1800,  # no ping before each use: a lost server empties the pool at once
+        connect_args={
+            "options": options,
+            "connect_timeout": min(10, max(2, int(patience / 2))),  # libpq takes 1 for 2
+            "keepalives_idle": 5,  # a peer that is gone: its machine, or the network
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 10_000,
+        },
+    )
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect: Any, record: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            connection = Patient.connect(*args, **kwargs)
+        except psycopg.OperationalError:
+            breaker.is_away()
+            raise
+        breaker.answers()
+        return connection
+
+    return engine
+
+
+class _SilentError(psycopg.OperationalError):
+    """The server did not answer in time; what it was asked may have been done."""
+
+
+def _until_silent(gen: Generator[Any, Any, Any], patience: float) -> Generator[Any, Any, Any]:
+    """What psycopg waits by: it is resumed when the socket is ready, and every tenth of a second with
+    a zero when it is not."""
+    deadline = time.monotonic() + patience
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if ready:
+                deadline = time.monotonic() + patience
+            elif time.monotonic() > deadline:
+                raise _SilentError(f"the server was silent for {patience:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        return done.value
+
+
+def _sqlite_engine(url: str, begin: str, patience: float, pool: dict[str, Any]) -> Engine:
+    engine = create_engine(
+        url,
+        **pool,
+        connect_args={"timeout": patience, "isolation_level": None, "check_same_thread": False},
     )
 
     @event.listens_for(engine, "connect")
@@ -120,15 +243,15 @@ def migrations_folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parent.parent / "migrations"
 
 
-def migrate(url: str) -> None:
-    """Bring the database to this version's schema."""
+def migrate(url: str, revision: str = "head") -> None:
+    """Bring the database to this version's schema, or to an earlier one's."""
     from alembic import command  # noqa: PLC0415 - only the migrate role needs it
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()))
     config.attributes["url"] = url
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
 
 
 def lock(connection: Connection, table: Table, id_: str) -> Row[Any]:

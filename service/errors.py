@@ -100,6 +100,10 @@ class JobAlreadyFinished(Problem):
     status, code, title = 409, "job_already_finished", "The job has ended"
 
 
+class LastWayIn(Problem):
+    status, code, title = 409, "last_way_in", "No administrator would have a key"
+
+
 class BodyTooLarge(Problem):
     status, code, title = 413, "body_too_large", "The body exceeds the limit"
 
@@ -134,6 +138,12 @@ class TooManyRequests(Problem):
 
 class Unavailable(Problem):
     status, code, title = 503, "unavailable", "Temporarily unavailable"
+
+
+class InsufficientStorage(Problem):
+    """Nothing is wrong with the request; it works when there is space again."""
+
+    status, code, title = 507, "insufficient_storage", "There is no space to store it"
 
 
 def every_problem() -> list[type[Problem]]:

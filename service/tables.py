@@ -50,6 +50,7 @@ principals = Table(
     _one_of("role", ROLES),
 )
 
+# A key ends with the key that it was minted by, unless it `outlives` that.
 api_keys = Table(
     "api_keys",
     metadata,
@@ -60,6 +61,8 @@ api_keys = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger),
     Column("revoked_ms", BigInteger),
+    Column("minted_by", ForeignKey("api_keys.id"), index=True),
+    Column("outlives", Boolean, nullable=False, default=False, server_default=false()),
 )
 
 # A signed-in browser. It lasts while its key does, until `expires_ms` (moved on by use) and never past
@@ -107,6 +110,7 @@ datasets = Table(
     Column("content_mac", String(64), index=True),
     Column("chain_length", BigInteger, nullable=False, default=0),
     Column("chain_head", String(64)),
+    Column("shared_ledger", Boolean, nullable=False, default=False, server_default=false()),
     Column("created_ms", BigInteger, nullable=False),
     _one_of("state", ("empty", "ready", "deleted")),
 )
@@ -119,8 +123,9 @@ grants = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
-# The running balances posted and pending exist only under the row's lock; `ledger check` derives
-# them again from the entries. The database itself refuses an overspent account.
+# The running balances are at the ceiling's terms and exist only under the row's lock; `ledger check`
+# derives them again from the entries. `spent` sums up, by terms, what was posted. The database itself
+# refuses an overspent account.
 accounts = Table(
     "accounts",
     metadata,
@@ -128,33 +133,58 @@ accounts = Table(
     Column("lineage_id", ForeignKey("lineages.id"), nullable=False, unique=True),
     Column("terms", Text, nullable=False),
     Column("epsilon", Double, nullable=False),
-    Column("cap_epsilon", Double, nullable=False),
     Column("ceiling_units", BigInteger, nullable=False),
-    Column("cap_units", BigInteger, nullable=False),
     Column("posted_units", BigInteger, nullable=False, default=0),
     Column("pending_units", BigInteger, nullable=False, default=0),
+    Column("spent", Text, nullable=False, default="{}"),
     Column("entries", BigInteger, nullable=False, default=0),
     Column("frozen", Boolean, nullable=False, default=False, server_default=false()),
     Column("created_ms", BigInteger, nullable=False),
     CheckConstraint("posted_units >= 0 AND pending_units >= 0", name="not_negative"),
-    CheckConstraint("posted_units + pending_units <= cap_units", name="within_cap"),
-    CheckConstraint("cap_units > 0 AND cap_units <= ceiling_units", name="cap_within_ceiling"),
+    CheckConstraint("posted_units + pending_units <= ceiling_units", name="within_ceiling"),
+    CheckConstraint("ceiling_units > 0", name="positive"),
 )
 
-# What one analyst has committed in one account, and the most they may (NULL: the account's cap).
-shares = Table(
-    "shares",
+# Caps (no principal) and analysts' shares, each at terms of its own; see service/ledger/limits.py. One
+# is in force from the account's entry `since_seq` on, until it is closed at `until_seq`.
+limits = Table(
+    "limits",
     metadata,
-    Column("account_id", ForeignKey("accounts.id"), primary_key=True),
-    Column("principal_id", ForeignKey("principals.id"), primary_key=True),
-    Column("cap_units", BigInteger),
-    Column("committed_units", BigInteger, nullable=False, default=0),
-    CheckConstraint("committed_units >= 0", name="not_negative"),
-    CheckConstraint("cap_units IS NULL OR committed_units <= cap_units", name="within_cap"),
+    Column("id", String(40), primary_key=True),
+    Column("account_id", ForeignKey("accounts.id"), nullable=False, index=True),
+    Column("principal_id", ForeignKey("principals.id")),
+    Column("terms", Text, nullable=False),
+    Column("epsilon", Double, nullable=False),
+    Column("units", BigInteger, nullable=False),
+    Column("posted_units", BigInteger, nullable=False),
+    Column("pending_units", BigInteger, nullable=False),
+    Column("in_advance", Boolean, nullable=False),
+    Column("overdrawn", Boolean, nullable=False, default=False, server_default=false()),
+    Column("since_seq", BigInteger, nullable=False),
+    Column("until_seq", BigInteger),
+    Column("created_ms", BigInteger, nullable=False),
+    CheckConstraint("posted_units >= 0 AND pending_units >= 0", name="not_negative"),
+    CheckConstraint("overdrawn OR posted_units + pending_units <= units", name="within_units"),
+    Index(
+        "uq_limits_cap",
+        "account_id",
+        unique=True,
+        sqlite_where=text("until_seq IS NULL AND principal_id IS NULL"),
+        postgresql_where=text("until_seq IS NULL AND principal_id IS NULL"),
+    ),
+    Index(
+        "uq_limits_share",
+        "account_id",
+        "principal_id",
+        unique=True,
+        sqlite_where=text("until_seq IS NULL"),
+        postgresql_where=text("until_seq IS NULL"),
+    ),
 )
 
 # Append-only (triggers refuse UPDATE and DELETE). `post` and `void` resolve a `reserve`, at most
-# once: resolves_seq is unique.
+# once: resolves_seq is unique. `units` are at the ceiling's terms, `epsilon` is what was asked, and
+# `costs` has a reservation's units at every terms that they were priced at.
 entries = Table(
     "entries",
     metadata,
@@ -162,6 +192,8 @@ entries = Table(
     Column("seq", BigInteger, primary_key=True),
     Column("kind", String(16), nullable=False),
     Column("units", BigInteger, nullable=False),
+    Column("epsilon", Double),
+    Column("costs", Text),
     Column("resolves_seq", BigInteger),
     Column("principal_id", ForeignKey("principals.id")),
     Column("dataset_id", ForeignKey("datasets.id")),
@@ -186,6 +218,7 @@ jobs = Table(
     Column("dataset_id", ForeignKey("datasets.id"), nullable=False),
     Column("principal_id", ForeignKey("principals.id"), nullable=False),
     Column("account_id", ForeignKey("accounts.id"), nullable=False),
+    Column("group_id", String(40), index=True),  # of jobs that were reserved together
     Column("entry_seq", BigInteger, nullable=False),
     Column("state", String(16), nullable=False),
     Column("spec", Text, nullable=False),

@@ -19,7 +19,7 @@ from tests.jobs.harness import JobHarness
 
 @pytest.fixture
 def harness(db, tmp_path):
-    return JobHarness(db, tmp_path)
+    return JobHarness(db, tmp_path, cap=0.9)
 
 
 @pytest.fixture
@@ -84,13 +84,20 @@ def test_an_untouched_chain_verifies(harness, chain):
         (lambda b: b.update(seq=7), "does not follow"),
         (lambda b: b["plan"].pop("release"), "cannot be read"),
         (
-            lambda b: b["account"].update(posted_units=b["account"]["cap_units"] + 1),
+            lambda b: b["account"].update(posted_units=b["account"]["ceiling_units"] + 1),
             "beyond its cap",
         ),
         (
             lambda b: b["account"].update(cap_units=b["account"]["ceiling_units"] + 1),
             "beyond its cap",
         ),
+        (
+            lambda b: b["account"]["cap"].update(posted_units=b["account"]["cap"]["units"] + 1),
+            "cap's terms are not those",
+        ),
+        (lambda b: b["account"]["cap"].update(units=10**15), "cap's terms are not those"),
+        (lambda b: b["account"]["cap"]["terms"].update(order=2), "cap's terms are not those"),
+        (lambda b: b["account"]["cap"].update(posted_units=0), "cap stands below"),
         (lambda b: b["account"].update(ceiling_units=10**15), "not those of its ceiling"),
         (lambda b: b["account"].update(epsilon=2.0), "not those of its ceiling"),
         (lambda b: b["account"].update(id="acc_other"), "account is another"),

@@ -14,8 +14,10 @@ from benchmarks import (
     heavy_tails,
     network,
     phase_retrieval,
+    reservations,
 )
 from service.datasets.schema import CategoricalColumn, NumericColumn
+from tests.harness import DATABASES
 
 ROWS = 400
 
@@ -200,3 +202,11 @@ def test_the_frank_wolfe_gap_is_that_of_sampled_rows_and_a_run_has_one(number):
     assert frank_wolfe_nonconvex.gap(s, w) == pytest.approx(sampled, abs=5e-3)
     assert frank_wolfe_nonconvex.gap(s, s.planted(d)) == pytest.approx(0, abs=1e-9)
     assert 0 < frank_wolfe_nonconvex.once(s, 300, d, rng) < 2
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_reservations_are_timed_through_the_service_and_alone(kind, capsys):
+    times, refused = reservations.through_http(kind, clients=2, seconds=0.5)
+    reservations.row(kind, times, 0.5, refused)
+    reservations.row(kind, reservations.ledger_alone(kind, 0.2), 0.2)
+    assert capsys.readouterr().out.count(kind) == 2 and times and refused == 0

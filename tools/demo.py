@@ -300,7 +300,8 @@ def show_ledger(owner: Client, dataset: str) -> None:
     print(table([">entry", "<kind", ">units", "<job", "<reason"], rows))
     budget = owner.budget(dataset)
     line("spent", f"{budget['units_spent']:,} of {budget['units_ceiling']:,} units")
-    line("", f"(as one job: epsilon {budget['epsilon_spent']:.3f}; epsilons do not add up)")
+    line("together", f"epsilon {budget['epsilon_spent']:.3f}, by {budget['epsilon_spent_by']}")
+    line("", f"(the jobs' own epsilons would add up to {budget['epsilon_summed']:g})")
 
 
 def show_refusal(analyst: Client, dataset: str, epsilon: float) -> None:

@@ -53,7 +53,7 @@ class Children:
             threading.Thread(target=self._follow, args=(connection,), daemon=True).start()
 
     def _follow(self, connection: socket.socket) -> None:
-        db = Database(self._settings.url, pool_size=1)
+        db = Database(self._settings.url, 1, self._settings.database_seconds)
         with connection, connection.makefile("rb") as lines:
             follow(lines, db, self._settings)
         self._connections.discard(connection)

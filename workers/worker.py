@@ -72,7 +72,7 @@ class Worker:
     def _set_up(self) -> None:
         pause = self._settings.loop_seconds
         while not self._stopping.is_set():
-            db = Database(self._settings.url, pool_size=2)
+            db = Database(self._settings.url, 2, self._settings.database_seconds)
             try:
                 check_identity(db, self._settings)
                 warm()

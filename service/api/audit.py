@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Row, Select, select
 
-from service.api.auth import Me, visible_dataset
+from service.api.auth import Me, sees_all, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import AfterNumber, Limit, Page, by_number
 from service.api.schemas.audit import HeadView, PublicKeyView, RecordView, VerificationView
 from service.audit.verify import verify_chain, verify_record
+from service.db import Database
 from service.errors import NotFound
-from service.tables import audit_records
+from service.tables import audit_records, jobs
 
 router = APIRouter(tags=["audit"])
 
@@ -30,10 +31,10 @@ def list_records(
     limit: Limit = 100,
     starting_after: AfterNumber = 0,
 ) -> Any:
-    """The dataset's chain of signed records, in order: what `epsilond verify` reads."""
+    """The dataset's chain of signed records, in order: what `epsilond verify` reads. To an analyst,
+    unless the owner shares the ledger, only the records of their own jobs."""
     with ctx.db.read() as connection:
-        visible_dataset(connection, me, dataset_id)
-        chain = select(audit_records).where(audit_records.c.dataset_id == dataset_id)
+        chain = _visible(me, visible_dataset(connection, me, dataset_id))
         rows, more = by_number(connection, audit_records.c.seq, chain, limit, starting_after)
     data = [record_view(row) for row in rows]
     return {"data": data, "has_more": more, "url": f"/v1/datasets/{dataset_id}/audit"}
@@ -60,23 +61,26 @@ async def verify(
     seq: Annotated[int | None, Query(ge=1, le=2**62, description="One record only.")] = None,
 ) -> Any:
     """Verify the whole chain as it is stored, or one record and its link to the one before. A proof
-    that does not trust this service is `epsilond verify` on the exported chain."""
+    that does not trust this service is `epsilond verify` on the exported chain. The whole chain is
+    verified for whoever may see a part of it; of records that they may not see, only findings."""
     key = ctx.settings.keys.public_hex()
 
     def answer() -> dict[str, Any]:
         with ctx.db.read() as connection:
             dataset = visible_dataset(connection, me, dataset_id)
-            if seq is None:
-                checked = dataset.chain_length
-                findings = verify_chain(_chain(connection, dataset_id), key, dataset.chain_head)
-            else:
-                pair = list(_chain(connection, dataset_id, seq - 1, 2 if seq > 1 else 1))
-                if not pair or pair[-1]["body"].get("seq") != seq:
-                    raise NotFound(
-                        "the chain has no record of this number; GET .../audit/head says its length."
-                    )
-                checked = 1
-                findings = verify_record(pair[-1], pair[0] if seq > 1 else None, key)
+            own = _visible(me, dataset).where(audit_records.c.seq == seq)
+            if seq is not None and connection.execute(own).first() is None:
+                raise NotFound(
+                    "no record of yours has this number; GET .../audit lists those that you may see."
+                )
+        if seq is None:
+            checked = dataset.chain_length
+            chain = _chain(ctx.db, dataset_id, 1, checked)
+            findings = verify_chain(chain, key, dataset.chain_head)
+        else:
+            checked = 1
+            pair = list(_chain(ctx.db, dataset_id, max(1, seq - 1), seq))
+            findings = verify_record(pair[-1], pair[0] if seq > 1 else None, key)
         return {
             "dataset": dataset_id,
             "seq": seq,
@@ -89,17 +93,24 @@ async def verify(
     return await ctx.limiter.run(me.id, answer)
 
 
-def _chain(
-    connection: Connection, dataset_id: str, first: int = 1, count: int | None = None
-) -> Iterator[dict[str, Any]]:
-    query = (
-        select(audit_records)
-        .where(audit_records.c.dataset_id == dataset_id, audit_records.c.seq >= first)
-        .order_by(audit_records.c.seq)
-        .limit(count)
-        .execution_options(yield_per=100)
-    )
-    return (record_view(row) for row in connection.execute(query))
+def _visible(me: Me, dataset: Row[Any]) -> Select[Any]:
+    records = select(audit_records).where(audit_records.c.dataset_id == dataset.id)
+    if sees_all(me, dataset):
+        return records
+    own = select(jobs.c.id).where(jobs.c.principal_id == me.id, jobs.c.dataset_id == dataset.id)
+    return records.where(audit_records.c.job_id.in_(own))
+
+
+def _chain(db: Database, dataset_id: str, first: int, last: int) -> Iterator[dict[str, Any]]:
+    """A part of the chain, page by page: nobody holds a transaction while Plans are made again."""
+    number = audit_records.c.seq
+    chain = select(audit_records).where(audit_records.c.dataset_id == dataset_id, number <= last)
+    more = True
+    while more:
+        with db.read() as connection:
+            rows, more = by_number(connection, number, chain, 100, first - 1)
+        yield from map(record_view, rows)
+        first += len(rows)
 
 
 @router.get("/audit/public-key", response_model=PublicKeyView)

@@ -65,6 +65,7 @@ class Caller:
     role: str
     expires_ms: int | None  # of the key
     credential: str  # the id of the key or session
+    key: str = ""  # the id of the key, also that of a session
 
     def need(self, *roles: str) -> None:
         if self.role not in roles:
@@ -92,7 +93,7 @@ def _caller(
 def caller_of_key(ctx: Context, key: str) -> Caller:
     parts = key.split("_")
     query = (
-        select(api_keys, principals.c.name, principals.c.role, _is_valid(api_keys).label("valid"))
+        select(api_keys, principals.c.name, principals.c.role, is_valid(api_keys).label("valid"))
         .join(principals, principals.c.id == api_keys.c.principal_id)
         .where(api_keys.c.prefix == (parts[1] if len(parts) == 3 else ""))
     )
@@ -104,7 +105,7 @@ def caller_of_key(ctx: Context, key: str) -> Caller:
         raise Unauthenticated(
             "the key has expired or was revoked; ask an administrator for a new one."
         )
-    return Caller(row.principal_id, row.name, row.role, row.expires_ms, credential=row.id)
+    return Caller(row.principal_id, row.name, row.role, row.expires_ms, row.id, row.id)
 
 
 def _caller_of_session(ctx: Context, token: str) -> Caller:
@@ -116,7 +117,7 @@ def _caller_of_session(ctx: Context, token: str) -> Caller:
             principals.c.name,
             principals.c.role,
             api_keys.c.expires_ms.label("key_expires_ms"),
-            (_is_valid(sessions) & _is_valid(api_keys)).label("valid"),
+            (is_valid(sessions) & is_valid(api_keys)).label("valid"),
             now_ms().label("now"),
         )
         .join(api_keys, api_keys.c.id == sessions.c.key_id)
@@ -134,10 +135,10 @@ def _caller_of_session(ctx: Context, token: str) -> Caller:
             connection.execute(
                 update(sessions).where(sessions.c.id == row.id).values(expires_ms=later)
             )
-    return Caller(row.principal_id, row.name, row.role, row.key_expires_ms, credential=row.id)
+    return Caller(row.principal_id, row.name, row.role, row.key_expires_ms, row.id, row.key_id)
 
 
-def _is_valid(table: Any) -> ColumnElement[bool]:
+def is_valid(table: Any) -> ColumnElement[bool]:
     """A key or a session that is neither revoked nor expired."""
     unexpired = or_(table.c.expires_ms.is_(None), table.c.expires_ms > now_ms())
     return and_(table.c.revoked_ms.is_(None), unexpired)
@@ -145,11 +146,11 @@ def _is_valid(table: Any) -> ColumnElement[bool]:
 
 def valid_credentials(connection: Connection, credentials: set[str]) -> set[str]:
     """Those of these keys and sessions that are neither revoked nor expired."""
-    keys = select(api_keys.c.id).where(api_keys.c.id.in_(credentials), _is_valid(api_keys))
+    keys = select(api_keys.c.id).where(api_keys.c.id.in_(credentials), is_valid(api_keys))
     signed_in = (
         select(sessions.c.id)
         .join(api_keys, api_keys.c.id == sessions.c.key_id)
-        .where(sessions.c.id.in_(credentials), _is_valid(sessions), _is_valid(api_keys))
+        .where(sessions.c.id.in_(credentials), is_valid(sessions), is_valid(api_keys))
     )
     return set(connection.execute(union_all(keys, signed_in)).scalars())
 
@@ -171,6 +172,8 @@ def create_key(
     principal_id: str,
     expires_days: int | None = None,
     latest_ms: int | None = None,
+    minted_by: str | None = None,
+    outlives: bool = False,
 ) -> tuple[str, str]:
     """A new key for a principal: its id, and the secret that is shown once and never stored."""
     now: int = connection.execute(select(now_ms())).scalar_one()
@@ -185,6 +188,8 @@ def create_key(
             hash=key_hash(key),
             created_ms=now,
             expires_ms=min((end for end in ends if end is not None), default=None),
+            minted_by=minted_by,
+            outlives=outlives,
         )
     )
     return key_id, key
@@ -207,6 +212,12 @@ def visible_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[
     return row
 
 
+def sees_all(me: Caller, dataset: Row[Any]) -> bool:
+    """Whether the caller sees all of this dataset's ledger and chain, and not only what is theirs: its
+    owner, auditors, administrators; analysts where the owner has shared it."""
+    return me.role in ("admin", "auditor") or dataset.owner_id == me.id or dataset.shared_ledger
+
+
 def owned_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[Any]:
     row = visible_dataset(connection, me, dataset_id)
     if row.owner_id != me.id:
@@ -219,8 +230,15 @@ def usable_dataset(
 ) -> Row[Any]:
     """For jobs and quotes: the owner's own, or one that an analyst was granted. With `hold` the grant
     stays until this transaction ends: whoever revokes it waits."""
-    row = visible_dataset(connection, me, dataset_id)
-    if row.owner_id != me.id and not _granted(connection, me, row.id, hold):
+    query = select(datasets).where(datasets.c.id == dataset_id)
+    if me.role == "analyst":
+        mine = (grants.c.dataset_id == datasets.c.id) & (grants.c.principal_id == me.id)
+        query = query.join(grants, mine)
+        if hold:
+            query = query.with_for_update(read=True, key_share=True, of=grants)
+    row = connection.execute(query).first()
+    if row is None or (me.role != "analyst" and row.owner_id != me.id):
+        visible_dataset(connection, me, dataset_id)
         raise Forbidden(
             "only the dataset's owner and those it was granted to may run jobs on it; ask the owner."
         )
@@ -241,10 +259,8 @@ def visible_job(connection: Connection, me: Caller, job_id: str) -> Row[Any]:
     return row
 
 
-def _granted(connection: Connection, me: Caller, dataset_id: str, hold: bool = False) -> bool:
+def _granted(connection: Connection, me: Caller, dataset_id: str) -> bool:
     query = select(grants.c.dataset_id).where(
         grants.c.dataset_id == dataset_id, grants.c.principal_id == me.id
     )
-    if hold:
-        query = query.with_for_update(read=True, key_share=True)
     return connection.execute(query).first() is not None

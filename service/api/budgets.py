@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, Select, or_
 
-from service.api.auth import Me, owned_dataset, visible_dataset
+from service.api.auth import Me, owned_dataset, sees_all, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import AfterNumber, Limit, Page, by_number
 from service.api.schemas.budgets import (
@@ -22,7 +22,7 @@ from service.api.schemas.budgets import (
 from service.db import lock
 from service.errors import BudgetNotSet, DatasetNotReady
 from service.ledger.accounts import Account, find_account, open_account
-from service.ledger.adjust import set_frozen, top_up
+from service.ledger.adjust import costs_so_far, set_frozen, top_up
 from service.ledger.statement import budget, entry_view, statement
 from service.tables import lineages
 
@@ -47,6 +47,7 @@ def set_budget(ctx: Ctx, me: Me, dataset_id: str, request: BudgetRequest) -> Any
             epsilon=request.epsilon,
             delta=request.delta,
             cap_epsilon=request.epsilon_cap,
+            kind=request.kind,
         )
         return budget(connection, account, me.id)
 
@@ -60,7 +61,11 @@ def get_budget(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 
 @router.post("/datasets/{dataset_id}/budget/top-ups", status_code=201, response_model=BudgetView)
 def add_top_up(ctx: Ctx, me: Me, dataset_id: str, request: TopUpRequest) -> Any:
-    """Raise the cap, at most to the ceiling: an entry of the ledger, with the owner's reason."""
+    """Raise the cap, at most to the ceiling: an entry of the ledger, with the owner's reason. The new
+    cap counts every job so far at an order of its own."""
+    with ctx.db.read() as connection:
+        account = _account(connection, owned_dataset(connection, me, dataset_id))
+        known = costs_so_far(connection, account, request.epsilon_cap)
     return _adjust(
         ctx,
         me,
@@ -71,6 +76,7 @@ def add_top_up(ctx: Ctx, me: Me, dataset_id: str, request: TopUpRequest) -> Any:
             cap_epsilon=request.epsilon_cap,
             principal_id=me.id,
             reason=request.reason,
+            known=known,
         ),
     )
 
@@ -103,10 +109,12 @@ def list_ledger(
     limit: Limit = 100,
     starting_after: AfterNumber = 0,
 ) -> Any:
-    """Every entry of the account that this dataset spends from, in order."""
+    """The entries of the account that this dataset spends from, in order: every one, or to an analyst,
+    unless the owner shares the ledger, their own and the owner's."""
     with ctx.db.read() as connection:
-        account = _account(connection, visible_dataset(connection, me, dataset_id))
-        query = statement(account, kind=kind, principal_id=principal, job_id=job)
+        row = visible_dataset(connection, me, dataset_id)
+        account = _account(connection, row)
+        query = _visible(me, row, account, kind=kind, principal_id=principal, job_id=job)
         rows, more = by_number(connection, query.selected_columns.seq, query, limit, starting_after)
     data = [entry_view(row, account) for row in rows]
     return {"data": data, "has_more": more, "url": f"/v1/datasets/{dataset_id}/ledger"}
@@ -125,11 +133,12 @@ def export_ledger(
     principal: Filter = None,
     job: Filter = None,
 ) -> StreamingResponse:
-    """The whole ledger as a table."""
+    """The same ledger as a table."""
     with ctx.db.read() as connection:
-        account = _account(connection, visible_dataset(connection, me, dataset_id))
+        row = visible_dataset(connection, me, dataset_id)
+        account = _account(connection, row)
 
-    query = statement(account, kind=kind, principal_id=principal, job_id=job)
+    query = _visible(me, row, account, kind=kind, principal_id=principal, job_id=job)
 
     def lines() -> Iterator[str]:
         yield _line(EntryView.model_fields)
@@ -144,6 +153,19 @@ def export_ledger(
 
     name = f'attachment; filename="ledger-{account.id}.csv"'
     return StreamingResponse(lines(), headers={"Content-Disposition": name}, media_type="text/csv")
+
+
+def _visible(me: Me, dataset: Row[Any], account: Account, **filters: str | None) -> Select[Any]:
+    """What the caller may see of the account's entries. In a shared ledger an analyst sees what
+    concerns this dataset; of other datasets of the same people, what is theirs."""
+    query = statement(account, **filters)
+    if me.id == dataset.owner_id or me.role in ("admin", "auditor"):
+        return query
+    entry = query.selected_columns
+    seen = [entry.job_id.is_(None), entry.principal_id == me.id]
+    if sees_all(me, dataset):
+        seen.append(entry.dataset_id == dataset.id)
+    return query.where(or_(*seen))
 
 
 def _account(connection: Connection, dataset: Row[Any]) -> Account:

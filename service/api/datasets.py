@@ -6,17 +6,19 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
-from sqlalchemy import Connection, Row, delete, func, insert, or_, select
+from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, after_name, newest_first
+from service.api.problems import described
 from service.api.schemas.datasets import (
     DatasetRequest,
     DatasetSummary,
     DatasetView,
     GrantRequest,
     GrantView,
+    SharingRequest,
 )
 from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
@@ -24,12 +26,13 @@ from service.datasets.upload import delete_dataset_data, finish_upload, receive
 from service.db import iso, lock, new_id, now_ms
 from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
 from service.ledger.accounts import find_account
-from service.ledger.reserve import set_share
-from service.planning.conversion import budget_units, epsilon_of_units
+from service.ledger.adjust import NO_COSTS, costs_so_far, set_share
+from service.ledger.limits import open_limits
+from service.ledger.statement import committed_by, limit_view
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts
 from service.planning.suitable import suitable_losses
-from service.tables import datasets, grants, principals, shares
+from service.tables import datasets, grants, principals
 
 router = APIRouter(tags=["datasets"])
 
@@ -61,6 +64,7 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
         "storage": schema.storage,
         "audit_length": row.chain_length,
         "audit_head": row.chain_head,
+        "shared_ledger": row.shared_ledger,
         "created_at": iso(row.created_ms),
     }
     if me.role == "admin" and row.content_mac is not None:
@@ -93,6 +97,7 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
                 name=request.name,
                 state="empty",
                 schema=request.declared.model_dump_json(),
+                shared_ledger=request.shared_ledger,
                 created_ms=now_ms(),
             )
         )
@@ -117,9 +122,24 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
         return whole_view(connection, me, visible_dataset(connection, me, dataset_id))
 
 
+@router.put("/datasets/{dataset_id}/sharing", response_model=DatasetView)
+def share(ctx: Ctx, me: Me, dataset_id: str, request: SharingRequest) -> Any:
+    """Let analysts see all of the ledger and the audit chain, or only what is their own."""
+    with ctx.db.write() as connection:
+        owned_dataset(connection, me, dataset_id)
+        lock(connection, datasets, dataset_id)
+        connection.execute(
+            update(datasets)
+            .where(datasets.c.id == dataset_id)
+            .values(shared_ledger=request.shared_ledger)
+        )
+        return whole_view(connection, me, owned_dataset(connection, me, dataset_id))
+
+
 @router.put(
     "/datasets/{dataset_id}/data",
     response_model=DatasetView,
+    responses={507: described("There is no space to store it; send it again when there is.")},
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -148,9 +168,9 @@ async def upload_data(
             return owned_dataset(connection, me, dataset_id)
 
     row = await to_thread.run_sync(begin)
-    path = await receive(ctx.settings, row, request.stream())
+    file = await receive(ctx.settings, row, request.stream())
     await to_thread.run_sync(
-        partial(finish_upload, ctx.db, ctx.settings, row, path, BY_MEDIA_TYPE[media]),
+        partial(finish_upload, ctx.db, ctx.settings, row, file, BY_MEDIA_TYPE[media]),
         limiter=ctx.ingestions,
     )
     return await to_thread.run_sync(get_dataset, ctx, me, dataset_id)
@@ -183,6 +203,11 @@ def list_grants(
 def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRequest) -> Any:
     """Let an analyst use the dataset. A given `epsilon_cap` bounds what they may commit in the account
     that this dataset spends from (null lifts the bound); left out, the bound stays as it is."""
+    known = NO_COSTS
+    with ctx.db.read() as connection:
+        account = find_account(connection, owned_dataset(connection, me, dataset_id).lineage_id)
+        if account is not None and request.epsilon_cap is not None:
+            known = costs_so_far(connection, account, request.epsilon_cap, principal_id)
     with ctx.db.write() as connection:
         owned_dataset(connection, me, dataset_id)
         row = lock(connection, datasets, dataset_id)
@@ -203,9 +228,7 @@ def grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str, request: GrantRe
         if "epsilon_cap" in request.model_fields_set:
             if account is None:
                 raise BudgetNotSet("set the dataset's budget before shares of it.")
-            cap = request.epsilon_cap
-            units = None if cap is None else budget_units(cap, account.terms.delta)
-            set_share(connection, account.id, principal_id, units)
+            set_share(connection, account.id, principal_id, request.epsilon_cap, known)
         return next(g for g in _grants(connection, row) if g["principal"] == principal_id)
 
 
@@ -226,34 +249,27 @@ def revoke_grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str) -> Respon
 
 def _grants(connection: Connection, dataset: Row[Any]) -> list[dict[str, Any]]:
     account = find_account(connection, dataset.lineage_id)
-    account_id, delta = ("", 0.0) if account is None else (account.id, account.terms.delta)
-    query = (
-        select(
-            grants,
-            principals.c.name,
-            shares.c.cap_units,
-            func.coalesce(shares.c.committed_units, 0).label("committed_units"),
-        )
+    shares = {} if account is None else open_limits(connection, account.id)[1]
+    committed = {} if account is None else committed_by(connection, account.id)
+    rows = connection.execute(
+        select(grants, principals.c.name)
         .join(principals, principals.c.id == grants.c.principal_id)
-        .outerjoin(
-            shares,
-            (shares.c.principal_id == grants.c.principal_id) & (shares.c.account_id == account_id),
-        )
         .where(grants.c.dataset_id == dataset.id)
         .order_by(grants.c.created_ms, grants.c.principal_id)
     )
-    return [
-        {
-            "dataset": row.dataset_id,
-            "principal": row.principal_id,
-            "name": row.name,
-            "units_cap": row.cap_units,
-            "units_committed": row.committed_units,
-            "epsilon_cap": None
-            if row.cap_units is None
-            else epsilon_of_units(row.cap_units, delta),
-            "epsilon_committed": epsilon_of_units(row.committed_units, delta),
-            "created_at": iso(row.created_ms),
-        }
-        for row in connection.execute(query)
-    ]
+    found = []
+    for row in rows:
+        share, units = shares.get(row.principal_id), committed.get(row.principal_id, 0)
+        found.append(
+            {
+                "dataset": row.dataset_id,
+                "principal": row.principal_id,
+                "name": row.name,
+                "units_committed": units,
+                "fraction_committed": 0.0 if account is None else units / account.ceiling_units,
+                "epsilon_cap": None if share is None else share.epsilon,
+                "share": None if share is None else limit_view(share, share.terms.delta),
+                "created_at": iso(row.created_ms),
+            }
+        )
+    return found

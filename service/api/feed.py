@@ -21,7 +21,7 @@ from anyio import CapacityLimiter, to_thread
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, select, tuple_
 
 from service.api.auth import Caller, valid_credentials
 from service.changes import assign_positions, changes_after, position_range, unread_changes
@@ -30,13 +30,14 @@ from service.errors import InvalidRequest, TooManyRequests, Unavailable
 from service.jobs.states import ENDED
 from service.keys import Keys
 from service.planning.plan import canonical_json
-from service.tables import accounts, datasets, grants, jobs
+from service.tables import accounts, datasets, entries, grants, jobs
 
 log = logging.getLogger("epsilond.api")
 
 TICK_SECONDS = 0.25
 HEARTBEAT_SECONDS = 15.0
 RETRY_MS = 2000
+_READY_SECONDS = 5.0  # to wait for a first look at the database
 _CREDENTIALS_EVERY = 4  # ticks
 _WAITING_MAX = 1000  # events that a slow client may leave unread before its stream ends
 _MISSED_MAX = 10_000  # everyone's changes that are searched for what one client missed
@@ -120,10 +121,14 @@ class Feed:
         self._listeners.add(listener)
         self._wanted.set()
         try:
-            await self._ready.wait()
+            async with asyncio.timeout(_READY_SECONDS):
+                await self._ready.wait()
         except asyncio.CancelledError:  # it waited long enough, or nobody waits any more
             self.leave(listener)
             raise
+        except TimeoutError:
+            self.leave(listener)
+            raise Unavailable("the database does not answer; try again shortly.") from None
         return listener
 
     def leave(self, listener: Listener) -> None:
@@ -312,6 +317,7 @@ def _events(connection: Connection, batch: Sequence[Row[Any]]) -> list[Event]:
     account_ids = {row.account_id for row in batch if row.account_id is not None}
     by_id = {row.id: row for row in connection.execute(_JOB.where(jobs.c.id.in_(job_ids)))}
     spenders = _spenders(connection, account_ids)
+    written = _entries(connection, batch)
     events = []
     for row in batch:
         if row.job_id is not None:
@@ -322,7 +328,14 @@ def _events(connection: Connection, batch: Sequence[Row[Any]]) -> list[Event]:
             continue
         everyone = frozenset[str]()
         shared = spenders[row.account_id]
-        for dataset_id, audience in shared:
+        for dataset, granted in shared:
+            dataset_id = dataset.dataset_id
+            entry = written[row.account_id, row.number]
+            theirs = entry.job_id is None or (
+                dataset.shared_ledger and entry.dataset_id == dataset_id
+            )
+            seen = granted if theirs else granted & {entry.principal_id}
+            audience = seen | {dataset.owner_id}
             data = {
                 "object": "event",
                 "type": "budget",
@@ -339,10 +352,21 @@ def _events(connection: Connection, batch: Sequence[Row[Any]]) -> list[Event]:
     return events
 
 
+def _entries(connection: Connection, batch: Sequence[Row[Any]]) -> dict[tuple[str, int], Row[Any]]:
+    """The ledger's entries that these rows are about."""
+    wanted = [(row.account_id, row.number) for row in batch if row.account_id is not None]
+    if not wanted:
+        return {}
+    of = tuple_(entries.c.account_id, entries.c.seq)
+    query = select(entries).where(of.in_(wanted))
+    return {(row.account_id, row.seq): row for row in connection.execute(query)}
+
+
 def _spenders(
     connection: Connection, account_ids: set[str]
-) -> dict[str, list[tuple[str, frozenset[str]]]]:
-    """The datasets that spend from each account, and who may see each one's budget."""
+) -> dict[str, list[tuple[Any, frozenset[str]]]]:
+    """The datasets that spend from each account, and whom each is granted to. They see of its budget
+    what GET ledger shows them."""
     if not account_ids:
         return {}
     rows = connection.execute(
@@ -350,19 +374,22 @@ def _spenders(
             accounts.c.id,
             datasets.c.id.label("dataset_id"),
             datasets.c.owner_id,
+            datasets.c.shared_ledger,
             grants.c.principal_id,
         )
         .join(datasets, datasets.c.lineage_id == accounts.c.lineage_id)
         .outerjoin(grants, grants.c.dataset_id == datasets.c.id)
         .where(accounts.c.id.in_(account_ids))
+        .order_by(datasets.c.id)
     )
-    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    found: dict[str, dict[str, tuple[Any, set[str]]]] = defaultdict(dict)
     for row in rows:
-        found[row.id][row.dataset_id] |= {row.owner_id, row.principal_id or row.owner_id}
+        _, granted = found[row.id].setdefault(row.dataset_id, (row, set()))
+        granted |= {row.principal_id} - {None}
     return defaultdict(
         list,
         {
-            account: [(dataset, frozenset(who)) for dataset, who in sorted(visible.items())]
-            for account, visible in found.items()
+            account: [(row, frozenset(granted)) for row, granted in spending.values()]
+            for account, spending in found.items()
         },
     )

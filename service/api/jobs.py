@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Response
-from sqlalchemy import or_, select
+from sqlalchemy import Connection, Row, or_, select
 
 from service.api.audit import record_view
 from service.api.auth import Me, usable_dataset, visible_job
@@ -16,11 +16,18 @@ from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
 from service.api.released import resolved
 from service.api.schemas.audit import RecordView
-from service.api.schemas.jobs import JobRequest, JobView, ModelView, ReleasesView
-from service.errors import JobNotFinished, Unauthenticated
+from service.api.schemas.jobs import (
+    GroupRequest,
+    GroupView,
+    JobRequest,
+    JobView,
+    ModelView,
+    ReleasesView,
+)
+from service.errors import JobNotFinished, NotFound, Unauthenticated
 from service.jobs.cancel import cancel
 from service.jobs.states import ENDED
-from service.jobs.submit import Submission, submit
+from service.jobs.submit import Asked, Submission, group_view, submit
 from service.jobs.view import job_view
 from service.planning.describe import describe
 from service.planning.plan import Plan, canonical_json
@@ -45,36 +52,75 @@ async def submit_job(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> Response:
     """Plan, reserve and queue. The same Idempotency-Key gets the same answer for a week."""
+    return await _submit(ctx, me, [request], idempotency_key, group=False)
 
-    def answer() -> Submission:
+
+@router.post(
+    "/groups",
+    status_code=202,
+    response_model=GroupView,
+    responses={202: {"description": "All reserved and queued; follow Location."}},
+)
+async def submit_group(
+    ctx: Ctx,
+    me: Me,
+    request: GroupRequest,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
+) -> Response:
+    """Several jobs, all reserved or none: a refusal names the job that does not fit. From then on each
+    runs, and is cancelled, by itself."""
+    return await _submit(ctx, me, request.jobs, idempotency_key, group=True)
+
+
+async def _submit(
+    ctx: Ctx, me: Me, requests: list[JobRequest], idempotency_key: str | None, *, group: bool
+) -> Response:
+    def authorise(connection: Connection, dataset_id: str, hold: bool) -> Row[Any]:
+        return usable_dataset(connection, me, dataset_id, hold)
+
+    def asked(request: JobRequest) -> Asked:
         spec = request.spec()
         if spec.of is not None:
             with ctx.db.read() as connection:
                 usable_dataset(connection, me, spec.dataset)
                 spec = resolved(connection, me, spec)
+        return Asked(spec, request.metadata)
+
+    def answer() -> Submission:
         done = submit(
             ctx.db,
             ctx.settings,
-            authorise=lambda connection: usable_dataset(connection, me, request.dataset),
-            authorise_and_lock=lambda connection: usable_dataset(
-                connection, me, request.dataset, hold=True
-            ),
+            authorise=authorise,
             principal_id=me.id,
-            spec=spec,
-            metadata=request.metadata,
+            asked=[asked(request) for request in requests],
+            group=group,
             idempotency_key=idempotency_key,
+            turns=ctx.turns,
         )
         if not done.replayed:
             ctx.hint()
         return done
 
     submission = await ctx.limiter.run(me.id, answer, charged=True)
-    headers = {"Location": f"/v1/jobs/{submission.job_id}", "Retry-After": "1"}
+    where = "groups" if group else "jobs"
+    headers = {"Location": f"/v1/{where}/{submission.id}", "Retry-After": "1"}
     if submission.replayed:
         headers["Idempotent-Replayed"] = "true"
     return Response(
         submission.body, status_code=202, headers=headers, media_type="application/json"
     )
+
+
+@router.get("/groups/{group_id}", response_model=GroupView)
+def get_group(ctx: Ctx, me: Me, group_id: str) -> Any:
+    """The jobs of a group as they are, in the order of their entries."""
+    with ctx.db.read() as connection:
+        query = select(jobs.c.id).where(jobs.c.group_id == group_id)
+        ids = connection.execute(query.order_by(jobs.c.account_id, jobs.c.entry_seq)).scalars()
+        rows = [visible_job(connection, me, job_id) for job_id in ids.all()]
+    if not rows:
+        raise NotFound("no group of yours has this id; a job names its group.")
+    return group_view(group_id, [job_view(row) for row in rows])
 
 
 @router.get("/jobs", response_model=Page[JobView])

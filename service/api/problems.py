@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -24,6 +24,11 @@ from service.errors import (
 
 log = logging.getLogger("epsilond.api")
 MEDIA_TYPE = "application/problem+json"
+LATER = {"Retry-After": "1"}
+NO_ANSWER = (
+    "the database does not answer in time. A change that was asked for may have been made or not: "
+    "look, or send the request again, a job with the same Idempotency-Key."
+)
 
 
 class ProblemDetails(BaseModel):
@@ -38,17 +43,21 @@ class ProblemDetails(BaseModel):
     errors: list[dict[str, Any]] | None = None
 
 
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {
+def described(description: str) -> dict[str, Any]:
+    return {
         "description": description,
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
     }
-    for status, description in (("4XX", "The request was refused."), ("5XX", "A failure of ours."))
+
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": described("The request was refused."),
+    "5XX": described("A failure of ours."),
 }
 
 
 def problem_response(problem: Problem, instance: str | None = None) -> JSONResponse:
-    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(problem.status)
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: LATER, 503: LATER}.get(problem.status)
     return JSONResponse(
         problem.body(instance), problem.status, media_type=MEDIA_TYPE, headers=headers
     )
@@ -103,12 +112,12 @@ def install(app: FastAPI) -> None:
             MalformedRequest("the body ended early; send it again."), request.url.path
         )
 
-    @app.exception_handler(OperationalError)
-    async def unavailable(request: Request, error: OperationalError) -> JSONResponse:
+    @app.exception_handler(DBAPIError)
+    async def unavailable(request: Request, error: DBAPIError) -> JSONResponse:
+        if not (isinstance(error, OperationalError) or error.connection_invalidated):
+            raise error
         log.error("the database does not answer: %s", type(error.orig).__name__)
-        return problem_response(
-            Unavailable("the database does not answer; try again shortly."), request.url.path
-        )
+        return problem_response(Unavailable(NO_ANSWER), request.url.path)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> JSONResponse:

@@ -8,9 +8,16 @@ from sqlalchemy import Connection
 from service.api.auth import Me, usable_dataset
 from service.api.context import Ctx
 from service.api.released import resolved
-from service.api.schemas.quotes import ComparisonView, NoiseRequest, QuoteView
+from service.api.schemas.quotes import (
+    BatchRequest,
+    BatchView,
+    ComparisonView,
+    NoiseRequest,
+    QuoteView,
+)
 from service.planning.spec import JobSpec
 from service.quotes import quote as quotes
+from service.quotes.batch import quote_batch
 
 router = APIRouter(tags=["quotes"])
 
@@ -39,7 +46,7 @@ async def compare_algorithms(ctx: Ctx, me: Me, request: JobSpec) -> Any:
         return request
 
     def answer() -> dict[str, Any]:
-        return quotes.comparison(ctx.db, ctx.settings, authorised=authorised)
+        return quotes.comparison(ctx.db, ctx.settings, principal_id=me.id, authorised=authorised)
 
     return await ctx.limiter.run(me.id, answer)
 
@@ -62,5 +69,21 @@ async def quote_for_noise(ctx: Ctx, me: Me, request: NoiseRequest) -> Any:
             authorised=authorised,
             noise=request.noise,
         )
+
+    return await ctx.limiter.run(me.id, answer)
+
+
+@router.post("/quotes/batch", response_model=BatchView)
+async def quote_jobs(ctx: Ctx, me: Me, request: BatchRequest) -> Any:
+    """Several jobs priced together: which fit, in the given order, and whether all do. Free; reserve
+    them all or none with POST /v1/groups."""
+
+    def authorised(connection: Connection) -> list[JobSpec]:
+        for dataset in sorted({spec.dataset for spec in request.jobs}):
+            usable_dataset(connection, me, dataset)
+        return [resolved(connection, me, spec) for spec in request.jobs]
+
+    def answer() -> dict[str, Any]:
+        return quote_batch(ctx.db, ctx.settings, principal_id=me.id, authorised=authorised)
 
     return await ctx.limiter.run(me.id, answer)

@@ -14,7 +14,7 @@ from service.keys import Keys
 from service.planning.plan import canonical_json, sha256
 from service.tables import audit_records, datasets
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2  # 1 compared the cap at the ceiling's order
 GENESIS = "0" * 64
 SIGNATURE_PREFIX = b"epsilond audit record\n"
 

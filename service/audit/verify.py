@@ -27,6 +27,17 @@ class Charge(_Part):
     units: NonNegativeInt
 
 
+class CapState(_Part):
+    """The owner's cap, counted at an order of its own, as it stood after the charge."""
+
+    id: str
+    terms: AccountTerms
+    epsilon: float
+    units: PositiveInt
+    posted_units: NonNegativeInt
+    overdrawn: bool
+
+
 class AccountState(_Part):
     """The account as it stood after the charge."""
 
@@ -34,9 +45,10 @@ class AccountState(_Part):
     terms: AccountTerms
     epsilon: float
     ceiling_units: PositiveInt
-    cap_units: PositiveInt
     posted_units: NonNegativeInt
     entries: PositiveInt
+    cap: CapState | None = None
+    cap_units: PositiveInt | None = None  # of the first records, at the ceiling's order
 
 
 class Record(_Part):
@@ -59,11 +71,15 @@ class UnreadableError(ValueError):
     """A record cannot be taken at its word; the message says why."""
 
 
-def verify_chain(exported: Iterable[Any], public_key: str, head: str | None = None) -> list[str]:
+def verify_chain(
+    exported: Iterable[Any], public_key: str, head: str | None = None, *, partial: bool = False
+) -> list[str]:
     """Findings, one line each; empty means that every record is authentic, in its place, priced as
     its Plan says and (where this planner made it) planned as its spec and facts say, and that the
     account never passed its ceiling. With `head`, a chain that does not contain it is a finding:
-    that is how a restored old backup shows."""
+    that is how a restored old backup shows. `partial` is for an analyst's export, which lacks the
+    records of others: their number may then grow by more than one, and what was not seen in between is
+    not verified; everything else is."""
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
     except ValueError:
@@ -78,7 +94,9 @@ def verify_chain(exported: Iterable[Any], public_key: str, head: str | None = No
         except UnreadableError as error:
             findings.append(f"record {number}: {error}")
             continue
-        if (record.seq, record.previous) != (number, previous):
+        expected = 1 + (last.seq if last else 0) if partial else number
+        gap = partial and record.seq > expected
+        if not gap and (record.seq, record.previous) != (expected, previous):
             found.append("does not follow the record before it")
         found += _check_record(record) + _check_link(record, last)
         if record.job in published:
@@ -150,15 +168,20 @@ def _check_record(record: Record) -> list[str]:
             "the releases exceed the (epsilon, delta) that is claimed",
         ),
         (
-            lambda: (
-                account.terms == AccountTerms.for_ceiling(account.epsilon, account.terms.delta)
-                and account.ceiling_units == budget_units(account.epsilon, account.terms.delta)
-            ),
+            lambda: _best(account.terms, account.epsilon) == (account.terms, account.ceiling_units),
             "the account's terms are not those of its ceiling",
         ),
         (
-            lambda: account.posted_units <= account.cap_units <= account.ceiling_units,
+            lambda: (
+                account.posted_units
+                <= (account.cap_units or account.ceiling_units)
+                <= account.ceiling_units
+            ),
             "the account is beyond its cap or ceiling",
+        ),
+        (
+            lambda: account.cap is None or _holds(account.cap, account.epsilon),
+            "the cap's terms are not those of its epsilon, or it is exceeded",
         ),
         (
             lambda: plan.planner <= PLANNER_VERSION,
@@ -172,6 +195,19 @@ def _check_record(record: Record) -> list[str]:
     return [finding for holds, text in checks if (finding := _finding(holds, text))]
 
 
+def _best(terms: AccountTerms, epsilon: float) -> tuple[AccountTerms, int]:
+    """The terms and the units of a limit of this epsilon, in an account of these terms' kind."""
+    return (
+        AccountTerms.for_ceiling(epsilon, terms.delta, terms.kind),
+        budget_units(epsilon, terms.delta, terms.kind),
+    )
+
+
+def _holds(cap: CapState, ceiling: float) -> bool:
+    fixed = cap.epsilon < ceiling and _best(cap.terms, cap.epsilon) == (cap.terms, cap.units)
+    return fixed and (cap.overdrawn or cap.posted_units <= cap.units)
+
+
 def _finding(holds: Callable[[], bool], text: str) -> str | None:
     """A record may be such that a check cannot even be made. Then it counts as failed, and the other
     checks and records are still made."""
@@ -183,22 +219,45 @@ def _finding(holds: Callable[[], bool], text: str) -> str | None:
 
 def _check_link(record: Record, last: Record | None) -> list[str]:
     """What must hold between a record and the one before it."""
-    account = record.account
-    if last is None:
-        return [] if account.posted_units >= record.charge.units else [_BELOW_CHARGES]
-    fixed = (last.account.id, last.account.terms, last.account.epsilon, last.account.ceiling_units)
-    checks = [
-        (account.posted_units >= last.account.posted_units + record.charge.units, _BELOW_CHARGES),
+    account, units = record.account, record.charge.units
+    posted = 0 if last is None else last.account.posted_units
+    checks: list[tuple[Callable[[], bool], str]] = [
         (
-            (account.id, account.terms, account.epsilon, account.ceiling_units) == fixed,
-            "the account is another, or its ceiling was changed",
+            lambda: account.posted_units >= posted + units,
+            "the account stands below the sum of the charges",
         ),
         (
-            (record.dataset, record.data_commitment) == (last.dataset, last.data_commitment),
-            "it is about other data than the record before",
+            lambda: (
+                account.cap is None or account.cap.posted_units >= _charged_at_cap(record, last)
+            ),
+            "the cap stands below the sum of the charges at its order",
         ),
     ]
-    return [text for holds, text in checks if not holds]
+    if last is not None:
+        fixed = (last.account.id, last.account.terms, last.account.epsilon)
+        checks += [
+            (
+                lambda: (
+                    (account.id, account.terms, account.epsilon) == fixed
+                    and account.ceiling_units == last.account.ceiling_units
+                ),
+                "the account is another, or its ceiling was changed",
+            ),
+            (
+                lambda: (
+                    (record.dataset, record.data_commitment) == (last.dataset, last.data_commitment)
+                ),
+                "it is about other data than the record before",
+            ),
+        ]
+    return [finding for holds, text in checks if (finding := _finding(holds, text))]
 
 
-_BELOW_CHARGES = "the account stands below the sum of the charges"
+def _charged_at_cap(record: Record, last: Record | None) -> int:
+    """At least so much has been posted under the cap: what the record before says, and this job."""
+    cap = record.account.cap
+    if cap is None:
+        return 0
+    before = None if last is None else last.account.cap
+    posted = before.posted_units if before is not None and before.id == cap.id else 0
+    return posted + price_units(record.plan.release, cap.terms)

@@ -12,13 +12,16 @@ def verify(
     chain: Annotated[Path, typer.Argument(help="A chain as `epsilond chain` printed it.")],
     public_key: Annotated[str, typer.Option(help="64 hex digits, from GET /v1/audit/public-key.")],
     head: Annotated[str | None, typer.Option(help="A hash that the chain must contain.")] = None,
+    partial: Annotated[
+        bool, typer.Option(help="An analyst's export, without the records of others.")
+    ] = False,
 ) -> None:
     """Verify a dataset's audit chain offline: hashes, signatures, links, prices, Plans."""
     from service.audit.verify import verify_chain  # noqa: PLC0415
 
     records = read_json(chain)
     if isinstance(records, list):
-        findings = verify_chain(records, public_key, head)
+        findings = verify_chain(records, public_key, head, partial=partial)
     else:
         findings = ["the file must hold a JSON list of records"]
     for finding in findings:

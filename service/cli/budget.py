@@ -15,9 +15,12 @@ def budget_set(
     epsilon: float,
     delta: float,
     epsilon_cap: Annotated[float | None, typer.Option()] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="renyi, gaussian or pure; docs/budgets.md says which.")
+    ] = None,
 ) -> None:
     """Fix the ceiling, once and for ever."""
-    show(connect().set_budget(dataset, epsilon, delta, epsilon_cap))
+    show(connect().set_budget(dataset, epsilon, delta, epsilon_cap, kind))
 
 
 @commands.command("show")

@@ -23,5 +23,6 @@ def algorithms(
 
 
 def quote(spec: Spec) -> None:
-    """The Plan and price of a job, free of charge."""
-    show(connect().quote(read_json(spec)))
+    """The Plan and price of a job, free of charge; of a list of jobs, which of them fit together."""
+    asked, client = read_json(spec), connect()
+    show(client.quote_batch(asked) if isinstance(asked, list) else client.quote(asked))

@@ -46,6 +46,14 @@ def datasets_grant(
     show(connect().grant(dataset, principal, ... if epsilon_cap is None else epsilon_cap))
 
 
+@commands.command("share-ledger")
+def datasets_share_ledger(
+    dataset: str, shared: Annotated[bool, typer.Option("--yes/--no")] = True
+) -> None:
+    """Whether analysts see each other's ledger entries and audit records."""
+    show(connect().share_ledger(dataset, shared))
+
+
 @commands.command("grants")
 def datasets_grants(dataset: str) -> None:
     show(connect().grants(dataset))

@@ -16,8 +16,16 @@ def jobs_submit(
     wait: Annotated[bool, typer.Option(help="Until it has ended.")] = False,
     idempotency_key: Annotated[str | None, typer.Option()] = None,
 ) -> None:
-    client = connect()
-    job = client.submit(read_json(spec), idempotency_key)
+    """A job; of a list of jobs, all are reserved or none."""
+    client, asked = connect(), read_json(spec)
+    if isinstance(asked, list):
+        group = client.submit_group(asked, idempotency_key)
+        if wait:
+            for job in group["data"]:
+                client.wait(job["id"])
+        show(client.group(group["id"]) if wait else group)
+        return
+    job = client.submit(asked, idempotency_key)
     show(client.wait(job["id"]) if wait else job)
 
 

@@ -13,8 +13,11 @@ commands = typer.Typer(no_args_is_help=True, help="API keys.")
 def keys_add(
     principal: Annotated[str | None, typer.Option()] = None,
     expires_days: Annotated[int | None, typer.Option()] = None,
+    outlives: Annotated[
+        bool | None, typer.Option(help="Whether it outlives the key that it is made with.")
+    ] = None,
 ) -> None:
-    show(connect().add_key(principal, expires_days))
+    show(connect().add_key(principal, expires_days, outlives))
 
 
 @commands.command("list")
@@ -28,5 +31,17 @@ def keys_rotate(key: str) -> None:
 
 
 @commands.command("revoke")
-def keys_revoke(key: str) -> None:
-    connect().revoke_key(key)
+def keys_revoke(
+    key: str,
+    everything: Annotated[
+        bool, typer.Option(help="Also the keys made with it that outlive it.")
+    ] = False,
+) -> None:
+    """Revoke a key and the keys that were made with it."""
+    connect().revoke_key(key, everything)
+
+
+@commands.command("revoke-all")
+def keys_revoke_all(principal: str) -> None:
+    """Revoke all keys of a principal."""
+    connect().revoke_keys(principal)

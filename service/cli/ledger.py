@@ -14,7 +14,7 @@ def ledger_check() -> None:
     from service.db import Database  # noqa: PLC0415
     from service.ledger.check import check_ledger  # noqa: PLC0415
 
-    with Database(Settings().url).read() as connection:
+    with Database(Settings().url, patience=3600.0).read() as connection:
         findings = check_ledger(connection)
     for finding in findings:
         typer.echo(finding, err=True)

@@ -78,7 +78,7 @@ export async function datasetPage(context) {
     replace(parts.plot, plotCard(entries, nameOf));
     replace(parts.costs, costsCard(releases, budget, nameOf));
     replace(parts.fits, fitsCard(budget, releases));
-    if (seesGrants(me, dataset)) replace(parts.shares, sharesCard(budget, grants, mine && revoke));
+    if (seesGrants(me, dataset)) replace(parts.shares, sharesCard(grants, mine && revoke));
     await ledger.show(entries);
     if (!parts.ledger.childElementCount) replace(parts.ledger, ledger.element);
   }
@@ -132,7 +132,6 @@ function unfinishedCard(dataset, mine) {
 // --- the budget
 
 function budgetCard(dataset, budget, releases) {
-  const { share } = budget;
   const frozen = "Frozen: no more jobs are admitted until the owner unfreezes it.";
   return card(
     "Budget",
@@ -140,24 +139,34 @@ function budgetCard(dataset, budget, releases) {
     budget.frozen && h("p", { class: "note warn" }, frozen),
     facts([
       ["Ceiling", `ε ${num(budget.epsilon)}`, `δ ${num(budget.delta)}, fixed for ever`],
-      [
-        "Cap",
-        `ε ${num(budget.epsilon_cap)}`,
-        budget.epsilon_cap < budget.epsilon ? "can be topped up" : "at the ceiling",
-      ],
-      share && [
-        "Your share",
-        `ε ${num(share.epsilon_remaining)} left`,
-        `of ε ${num(share.epsilon_cap)}`,
-      ],
-      [
-        "Account",
-        budget.kind === "renyi" ? "Rényi" : "pure ε",
-        budget.order ? `order ${budget.order}` : "",
-      ],
+      ["Spent", `ε ${num(budget.epsilon_spent)}`, "proved for all posted jobs together"],
+      ["One more job", `ε ${num(budget.epsilon_remaining)}`, "is the largest that fits"],
+      ["Account", ACCOUNTS[budget.kind], budget.order ? `order ${budget.order}` : ""],
     ]),
+    h("p", { class: "help" }, budget.words),
+    limitsTable(budget),
     releases.length > 0 && savingWords(budget),
   );
+}
+
+const ACCOUNTS = { renyi: "Rényi", gaussian: "Gaussian", pure: "pure ε" };
+const LIMITS = { ceiling: "the ceiling", cap: "the cap", share: "your share" };
+
+// Every limit counts at an order of its own, so their units cannot be compared.
+function limitsTable({ limits }) {
+  if (limits.length < 2) return null;
+  const heads = ["limit", "ε", "order", "spent", "reserved", "left", "largest job", "claim"];
+  const rows = limits.map((limit) => [
+    LIMITS[limit.limit],
+    num(limit.epsilon),
+    limit.order ?? "–",
+    percent(limit.fraction_spent, 1),
+    percent(limit.fraction_reserved, 1),
+    percent(Math.max(0, limit.fraction_remaining), 1),
+    `ε ${num(limit.epsilon_remaining)}`,
+    limit.in_advance ? "guaranteed" : "the owner’s caution",
+  ]);
+  return table("Limits that apply to your jobs", heads, rows, { numbers: [1, 2, 3, 4, 5, 6] });
 }
 
 function savingWords({ epsilon_summed: summed, epsilon_spent: spent }) {
@@ -165,9 +174,9 @@ function savingWords({ epsilon_summed: summed, epsilon_spent: spent }) {
   return h(
     "p",
     { class: "saving" },
-    "Adding epsilons would read ",
+    "The jobs’ own epsilons add up to ",
     h("b", null, num(summed)),
-    "; the ledger’s bound is ",
+    "; together they are proved to be ",
     h("b", null, num(spent)),
     ". ",
     saves
@@ -192,7 +201,7 @@ function costsCard(releases, budget, nameOf) {
       empty("No release yet", "Every published model appears here with its price."),
     );
   }
-  const heads = ["job", "by", "ε of it alone", "units", "of the ceiling", "at"];
+  const heads = ["job", "by", "ε asked", "units", "of the ceiling", "at"];
   const newest = [...releases].reverse().slice(0, RELEASES_SHOWN);
   const rows = newest.map((e) => [
     e.job ? link(code(e.job), `#/jobs/${e.job}`) : "–",
@@ -206,8 +215,7 @@ function costsCard(releases, budget, nameOf) {
 }
 
 function fitsCard(budget, releases) {
-  const own = budget.share ?? budget;
-  const left = Math.max(0, own.units_remaining);
+  const left = Math.max(0, budget.units_remaining);
   const seen = new Map(releases.map((e) => [num(e.epsilon, 2), e.units]));
   const sizes = [...seen.entries()].slice(-SIZES_SHOWN);
   const count = (units) => Math.floor(left / Math.max(1, units));
@@ -218,8 +226,8 @@ function fitsCard(budget, releases) {
       null,
       budget.frozen ? "Nothing while it is frozen. Then: one" : "One",
       " job of up to ",
-      h("b", null, `ε ${num(own.epsilon_remaining)}`),
-      sizes.length ? ", or of the sizes seen so far:" : ".",
+      h("b", null, `ε ${num(budget.epsilon_remaining)}`),
+      sizes.length ? ", or, within the ceiling, of the sizes seen so far:" : ".",
     ),
     sizes.length > 0 &&
       h(
@@ -235,27 +243,26 @@ function fitsCard(budget, releases) {
 // --- shares
 
 // `revoke` is there for the owner only.
-function sharesCard(budget, grants, revoke) {
+function sharesCard(grants, revoke) {
   if (!grants.length) {
     const text = revoke ? "Grant it to an analyst below." : "Its owner has granted it to nobody.";
     return card("Analysts", empty("Granted to nobody", text));
   }
-  const heads = ["analyst", "committed ε", "share ε", "used", ...(revoke ? [""] : [])];
+  const heads = ["analyst", "of the ceiling", "share ε", "used", ...(revoke ? [""] : [])];
   const rows = grants.map((grant) => [
     grant.name,
-    num(grant.epsilon_committed),
+    percent(grant.fraction_committed, 1),
     grant.epsilon_cap === null ? "no bound" : num(grant.epsilon_cap),
-    usedBar(grant, budget),
+    usedBar(grant),
     ...(revoke ? [action("Revoke", () => revoke(grant.principal), "small")] : []),
   ]);
   const caption = "Who may use it, and how much of the budget is theirs";
   return card("Analysts", table(caption, heads, rows, { numbers: [1, 2] }));
 }
 
-function usedBar(grant, budget) {
-  const whole = grant.units_cap ?? budget.units_cap;
-  const label = `${grant.name} committed ${percent(grant.units_committed, whole)}`;
-  return shareBar(grant.units_committed, whole, label);
+function usedBar({ name, share, fraction_committed }) {
+  const used = share ? 1 - share.fraction_remaining : fraction_committed;
+  return shareBar(used, 1, `${name} committed ${percent(used, 1)}`);
 }
 
 // --- the ledger
@@ -300,12 +307,12 @@ function ledgerPart(id, nameOf) {
 
 function ledgerTable(entries, nameOf) {
   if (!entries.length) return empty("No entry matches", "Choose another filter.");
-  const heads = ["entry", "kind", "ε", "units", "by", "job", "reason", "at"];
+  const heads = ["entry", "kind", "ε asked", "units", "by", "job", "reason", "at"];
   const newest = [...entries].reverse().slice(0, ENTRIES_SHOWN);
   const rows = newest.map((e) => [
     `#${e.seq}`,
     badge(e.kind),
-    num(e.epsilon),
+    e.epsilon === null ? "–" : num(e.epsilon),
     num(e.units),
     e.principal ? nameOf(e.principal) : "–",
     e.job ? link(code(e.job, 10), `#/jobs/${e.job}`) : "–",

@@ -6,19 +6,11 @@ const narrow = () => innerWidth < 560; // then the same text needs more of the w
 // --- gauges and bars
 
 export function gauge(budget, label = "Budget") {
-  const part = (units) => (100 * units) / (budget.units_ceiling || 1);
-  const [spent, reserved, cap] = [budget.units_spent, budget.units_reserved, budget.units_cap].map(
-    part,
-  );
-  const text =
-    `${label}: epsilon ${num(budget.epsilon_spent)} spent, ${num(budget.epsilon_reserved)} reserved, ` +
-    `${num(budget.epsilon_remaining)} remaining of ${num(budget.epsilon)}`;
-  const numbers = [
-    ["spent", budget.epsilon_spent],
-    ["reserved", budget.epsilon_reserved],
-    ["remaining", budget.epsilon_remaining],
-  ];
-  if (budget.units_cap < budget.units_ceiling) numbers.push(["ceiling", budget.epsilon]);
+  const parts = ["spent", "reserved", "remaining"].map((name) => [name, budget[`fraction_${name}`]]);
+  const [spent, reserved] = parts.map(([, fraction]) => 100 * fraction);
+  const text = `${label}, of epsilon ${num(budget.epsilon)}: ${parts
+    .map(([name, fraction]) => `${percent(fraction, 1)} ${name}`)
+    .join(", ")}`;
   return h(
     "div",
     { class: "gauge" },
@@ -26,16 +18,15 @@ export function gauge(budget, label = "Budget") {
       "svg",
       { viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": text },
       s("rect", { class: "track", width: 100, height: 6, rx: 0 }),
-      s("rect", { class: "capped", x: cap, width: 100 - cap, height: 6 }),
       s("rect", { class: "spent", width: spent, height: 6 }),
       s("rect", { class: "reserved", x: spent, width: reserved, height: 6 }),
     ),
-    h("dl", null, numbers.map(legend)),
+    h("dl", null, parts.map(legend)),
   );
 }
 
-const legend = ([name, epsilon]) =>
-  h("div", { class: name }, h("dt", null, name), h("dd", null, `ε ${num(epsilon)}`));
+const legend = ([name, fraction]) =>
+  h("div", { class: name }, h("dt", null, name), h("dd", null, percent(fraction, 1)));
 
 export function bar(done, total, label) {
   const title = percent(done, total);
@@ -64,14 +55,14 @@ export function shareBar(part, whole, label) {
 export function burnDown(entries, nameOf) {
   const frame = burnDownFrame(entries);
   const { x, y, times, left, right, top, bottom, width, height } = frame;
-  const remaining = entries.map((entry) => entry.epsilon_remaining);
+  const remaining = entries.map((entry) => 100 * entry.fraction_remaining);
   const path = remaining.map((value, i) =>
     i ? `H${x(times[i])}V${y(value)}` : `M${x(times[i])},${y(value)}`,
   );
   const guide = s("line", { class: "guide", y1: top, y2: height - bottom });
   const dot = s("circle", { class: "dot", r: 5 });
   const label =
-    `Budget over time: from epsilon ${num(remaining[0])} to ${num(remaining.at(-1))} remaining over ` +
+    `Budget over time: from ${num(remaining[0])} % to ${num(remaining.at(-1))} % left over ` +
     `${entries.length} ledger entries. The table below has every value.`;
   const svg = s(
     "svg",
@@ -112,7 +103,7 @@ export function burnDown(entries, nameOf) {
   return h(
     "div",
     { class: "plot" },
-    h("p", { class: "axis" }, "The largest ε that still fits, over time"),
+    h("p", { class: "axis" }, "What is left of the ceiling, in percent, over time"),
     svg,
     slider,
     read,
@@ -125,7 +116,7 @@ function burnDownFrame(entries) {
   const [left, right, top, bottom] = [44, 14, 14, 30];
   const times = entries.map((entry) => Date.parse(entry.created_at));
   const [first, last] = [times[0], Math.max(times.at(-1), times[0] + 1000)];
-  const most = Math.max(...entries.map((entry) => entry.epsilon_remaining), 1e-6) * 1.05;
+  const most = 105;
   const x = (time) => left + ((width - left - right) * (time - first)) / (last - first);
   const y = (value) => height - bottom - ((height - top - bottom) * value) / most;
   return { width, height, left, right, top, bottom, times, first, last, most, x, y };
@@ -171,9 +162,9 @@ function nearest(points, at) {
 }
 
 function readOut(entry, nameOf) {
-  const moved = entry.units && entry.kind !== "open";
+  const moved = entry.epsilon !== null && entry.kind !== "open";
   return [
-    h("b", null, `ε ${num(entry.epsilon_remaining)} left`),
+    h("b", null, `${percent(entry.fraction_remaining, 1)} left`),
     ` after #${entry.seq} ${words(entry.kind)}`,
     moved ? ` of ε ${num(entry.epsilon)}` : "",
     entry.principal ? ` by ${nameOf(entry.principal)}, ` : ", ",
@@ -182,13 +173,13 @@ function readOut(entry, nameOf) {
 }
 
 function burnDownTable(entries) {
-  const heads = ["entry", "kind", "ε of it", "ε remaining", "ε spent", "at"];
+  const heads = ["entry", "kind", "ε asked", "units", "left", "at"];
   const rows = entries.map((entry) => [
     `#${entry.seq}`,
     words(entry.kind),
-    num(entry.epsilon),
-    num(entry.epsilon_remaining),
-    num(entry.epsilon_spent),
+    entry.epsilon === null ? "–" : num(entry.epsilon),
+    num(entry.units),
+    percent(entry.fraction_remaining, 1),
     when(entry.created_at),
   ]);
   const options = { numbers: [2, 3, 4], hideCaption: true };

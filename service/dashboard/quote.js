@@ -48,13 +48,12 @@ export function quoter(context, job, quotePart, planPart) {
 function quoteWords(quote) {
   const { plan, choice } = quote;
   const { prediction } = plan;
-  const left = (quote.budget.share ?? quote.budget).units_remaining;
   const verdict = quote.fits ? ` ε ${num(quote.epsilon)} fits.` : ` ${quote.refusal}`;
   const isMean = plan.lattice.kind === "sum";
   return [
     h("p", { class: "verdict" }, badge(quote.fits ? "fits" : "refused"), verdict),
     facts([
-      ["Price", percent(plan.price.units, left), "of what is left to you"],
+      ["Price", percent(plan.price.units, quote.budget.units_ceiling), "of the ceiling"],
       [
         "Noise of one release",
         num(prediction.our_noise),

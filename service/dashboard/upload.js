@@ -118,10 +118,16 @@ export async function sendData(dataset, file) {
   return api("PUT", `/datasets/${dataset}/data`, file, { headers });
 }
 
+const ACCOUNT_KINDS = [
+  ["", "Rényi divergence (pure ε if δ is 0): drawn batches, Laplace noise, choices"],
+  ["gaussian", "Gaussian: 7 % less noise for Gaussian noise over whole or disjoint rows"],
+];
+
 export function budgetFields() {
   const epsilon = h("input", { name: "epsilon", inputmode: "decimal", required: true, value: "1" });
   const delta = h("input", { name: "delta", inputmode: "decimal", required: true, value: "1e-6" });
   const cap = h("input", { name: "cap", inputmode: "decimal", placeholder: "the ceiling" });
+  const kind = select(ACCOUNT_KINDS, "");
   return {
     fields: h(
       "div",
@@ -129,11 +135,13 @@ export function budgetFields() {
       field("Ceiling ε", epsilon, "For all jobs together, for ever. It cannot be changed."),
       field("δ", delta, "Far below 1 / rows; 0 opens a pure account."),
       field("Operate up to ε", cap, "A cap below the ceiling, to be topped up later."),
+      field("Counts", kind, "For ever. Gaussian gives no credit for batches drawn at random."),
     ),
     read: () => ({
       epsilon: Number(epsilon.value),
       delta: Number(delta.value),
       epsilon_cap: cap.value === "" ? undefined : Number(cap.value),
+      kind: kind.value || undefined,
     }),
   };
 }

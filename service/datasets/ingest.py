@@ -8,7 +8,8 @@ file size) before it opens the file, and answers with one JSON object of public 
 environment is emptied, its stderr discarded (a traceback may quote cells), and the folder it wrote
 is removed unless it reports success.
 
-Failures are a closed list: ParseError (the owner's to mend), IngestLimitError, IngestCrashed.
+Failures are a closed list: ParseError (the owner's to mend), IngestLimitError, DiskFullError (the
+operator's to mend), IngestCrashed.
 """
 
 import errno
@@ -45,6 +46,10 @@ class IngestCrashed(Exception):  # noqa: N818  # it states what happened to the 
     def __init__(self, cause: Literal["exception", "signal"]) -> None:
         super().__init__(f"the process that reads the file ended by an uncaught {cause}")
         self.cause = cause
+
+
+class DiskFullError(Exception):
+    """There is no space, or no quota left, for the arrays."""
 
 
 def _known_format(name: str) -> str:
@@ -86,6 +91,7 @@ class IngestResult:
     content_mac: str = field(repr=False)
 
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _OUT_OF_MEMORY = 77
 _REQUEST = TypeAdapter(IngestRequest)
 _RESULT = TypeAdapter(IngestResult)
@@ -131,7 +137,7 @@ def ingest(request: IngestRequest) -> IngestResult:
         order = secret_order(bytes.fromhex(request.shuffle_key), n)
         store.write_gathered(folder / "x.npy", unshuffled, dtype, schema.width, order)
         unshuffled.unlink()
-        np.save(folder / "y.npy", np.concatenate(labels)[order])
+        store.write_labels(folder / "y.npy", np.concatenate(labels)[order])
     return IngestResult(
         rows=n,
         columns=schema.width,
@@ -145,20 +151,23 @@ def ingest(request: IngestRequest) -> IngestResult:
     )
 
 
-def run_ingest(request: IngestRequest) -> IngestResult:
-    """Ingest in a child process under the request's limits; on failure nothing stays on disk."""
+def run_ingest(request: IngestRequest, inherited: tuple[int, ...] = ()) -> IngestResult:
+    """Ingest in a child process under the request's limits; on failure nothing stays on disk. The
+    child holds the inherited descriptors, and their locks, as long as it lives."""
     partial = store.partial_folder(request.out_dir)
     if request.out_dir.exists() or partial.exists():
         raise FileExistsError(request.out_dir)
     try:
-        return _result(_spawn(request))
+        return _result(_spawn(request, inherited))
     except BaseException:  # the child may have died before, within or after its own cleaning up
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(request.out_dir, ignore_errors=True)
         raise
 
 
-def _spawn(request: IngestRequest) -> subprocess.CompletedProcess[bytes]:
+def _spawn(
+    request: IngestRequest, inherited: tuple[int, ...] = ()
+) -> subprocess.CompletedProcess[bytes]:
     # None of the service's secrets, and no BLAS threads, whose stacks would count as memory.
     environment = {k: v for k, v in os.environ.items() if k in ("PATH", "PYTHONPATH")}
     try:
@@ -169,6 +178,7 @@ def _spawn(request: IngestRequest) -> subprocess.CompletedProcess[bytes]:
             stderr=subprocess.DEVNULL,
             env=environment | {"OPENBLAS_NUM_THREADS": "1"},
             timeout=60 + 4 * request.cpu_seconds,
+            pass_fds=inherited,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -187,6 +197,8 @@ def _result(child: subprocess.CompletedProcess[bytes]) -> IngestResult:
         raise ParseError(*answer["parse"])
     if "limit" in answer:
         raise IngestLimitError(answer["limit"])
+    if "full" in answer:
+        raise DiskFullError
     return _RESULT.validate_python(answer["result"])
 
 
@@ -213,9 +225,9 @@ def main() -> None:
     except OSError as failed:
         if failed.errno == errno.ENOMEM:
             sys.exit(_OUT_OF_MEMORY)
-        if failed.errno not in (errno.EFBIG, errno.ENOSPC):
+        if failed.errno not in (errno.EFBIG, *NO_SPACE):
             raise
-        answer = {"limit": "disk"}
+        answer = {"limit": "disk"} if failed.errno == errno.EFBIG else {"full": "disk"}
     print(json.dumps(answer))
 
 

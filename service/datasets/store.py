@@ -3,21 +3,24 @@
     <data>/datasets/<id>/x.npy          encoded rows [n, d], int16 or float64, C order
     <data>/datasets/<id>/y.npy          labels [n], float64
     <data>/datasets/<id>.partial/       being written or being deleted; never read
-    <data>/incoming/<random>            an upload on its way to ingestion
+    <data>/incoming/<id>                an upload on its way to becoming datasets/<id>
 
 A dataset's folder appears and disappears by one rename, so whoever sees it sees all of it.
-What a crash leaves behind carries the suffix .partial or lies in incoming/, where `sweep` finds it.
+
+The file in incoming/ is there from an upload's first byte until the database knows its end, and is
+locked (flock) by the process that receives it and by the child that ingests it. The kernel gives the
+lock up when the last of them ends, however it ends: what nobody has locked, nobody will finish.
 """
 
+import fcntl
 import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +41,36 @@ def partial_folder(folder: Path) -> Path:
     return folder.with_name(folder.name + PARTIAL)
 
 
-def new_incoming(data: Path) -> Path:
-    """An empty, private file under a name nobody can guess, for the bytes of an upload."""
+def new_incoming(data: Path, dataset_id: str) -> IO[bytes]:
+    """An empty, private, locked file for the bytes of an upload; its name is that of the folder that
+    they shall become."""
     folder = data / "incoming"
     folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-    path = folder / secrets.token_hex(16)
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    return path
+    while True:
+        path = folder / f"{dataset_id}_{secrets.token_hex(8)}"
+        file = open(path, "xb", opener=_private)  # noqa: SIM115 - it outlives this function
+        if _lock(file) and os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # a sweep came between its making and its locking
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def forget_incoming(file: IO[bytes]) -> None:
+    """The upload is over: first the name goes, then the lock."""
+    Path(file.name).unlink(missing_ok=True)
+    with suppress(OSError):  # bytes that were never written, and nobody wants
+        file.close()
+
+
+def _lock(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def open_arrays(folder: Path) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -57,8 +83,8 @@ def open_arrays(folder: Path) -> tuple[NDArray[Any], NDArray[np.float64]]:
 def delete_data(folder: Path) -> None:
     """Delete a dataset's arrays; nothing happens if they are already gone.
 
-    The rename comes first: a crash halfway leaves a .partial folder for `sweep`, not a dataset
-    with one of its files missing.
+    The rename comes first: a crash halfway leaves a .partial folder to sweep, not a dataset with one
+    of its files missing.
     """
     doomed = partial_folder(folder)
     try:
@@ -66,30 +92,43 @@ def delete_data(folder: Path) -> None:
     except FileNotFoundError:
         return
     fsync_path(folder.parent)
-    shutil.rmtree(doomed)
+    _remove(doomed)
 
 
-def sweep(data: Path, older_than_seconds: float) -> int:
-    """Remove what crashes left behind; returns how many entries went.
+def uploaded_names(data: Path) -> set[str]:
+    """Of all uploads: those on their way, those that became datasets, and what is left of others."""
+    entries = [*(data / "incoming").glob("*"), *(data / "datasets").glob("*")]
+    return {path.name.removesuffix(PARTIAL) for path in entries}
 
-    Caller's duty: the age exceeds the longest upload and the longest ingestion, since those in
-    progress look just like leftovers.
-    """
-    horizon = time.time() - older_than_seconds
-    leftovers = [*(data / "incoming").glob("*"), *(data / "datasets").glob("*" + PARTIAL)]
-    removed = 0
-    for path in leftovers:
-        try:
-            if path.lstat().st_mtime > horizon:
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        except FileNotFoundError:
-            continue  # its owner finished or cleaned up in the meantime
-        removed += 1
-    return removed
+
+@contextmanager
+def abandoned(data: Path, name: str) -> Iterator[bool]:
+    """Whether no living process is at this upload; while asked, none can be."""
+    try:
+        file = (data / "incoming" / name).open("rb")
+    except FileNotFoundError:
+        yield True
+        return
+    with file:
+        yield _lock(file)
+
+
+def remove_upload(data: Path, name: str) -> None:
+    """Everything of an upload that came to nothing; its lock goes last."""
+    folder = data / "datasets" / name
+    for path in (folder, partial_folder(folder), data / "incoming" / name):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, also if another process is removing it."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError:  # a folder: EISDIR, or EPERM on macOS
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
 
 
 def fsync_path(path: Path) -> None:
@@ -134,12 +173,7 @@ def write_gathered(
     n, row_bytes = len(order), width * dtype.itemsize
     window = max(1, WINDOW_BYTES // row_bytes)
     with target.open("wb") as out:
-        header = {
-            "descr": np.lib.format.dtype_to_descr(dtype),
-            "fortran_order": False,
-            "shape": (n, width),
-        }
-        np.lib.format.write_array_header_1_0(out, header)
+        _write_header(out, dtype, (n, width))
         for start in range(0, n, window):
             wanted = order[start : start + window]
             visit = np.argsort(wanted)
@@ -151,3 +185,16 @@ def write_gathered(
                 source = np.memmap(rows, np.uint8, "r", low * row_bytes, shape)
                 block[visit[a:b]] = source[ascending[a:b] - low]
             out.write(block.data)
+
+
+def write_labels(target: Path, labels: NDArray[np.float64]) -> None:
+    """As np.save does, whose errors do not say that a disk is full."""
+    with target.open("wb") as out:
+        _write_header(out, labels.dtype, labels.shape)
+        out.write(labels.data)
+
+
+def _write_header(out: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(out, header)

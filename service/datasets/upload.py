@@ -1,80 +1,111 @@
 """From an upload's bytes to a ready dataset.
 
 Nothing is in the database until everything is on disk: the bytes go to incoming/, an ingestion process
-encodes them into a folder with a name of its own, and one transaction then ties that folder to the
-dataset. A crash anywhere before it leaves only files that no row names, which `sweep_unused` removes.
+encodes them into a folder of the same name, and one transaction then ties that folder to the dataset.
+A crash anywhere before it leaves only files that no row names and no process has locked, which
+`sweep_unused` removes.
 """
 
 import errno
 import json
-import os
 import secrets
-import time
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from anyio import to_thread
 from sqlalchemy import Connection, Row, insert, select, update
 
 from service.config import Settings
-from service.datasets.ingest import IngestCrashed, IngestRequest, IngestResult, run_ingest
+from service.datasets.ingest import (
+    NO_SPACE,
+    DiskFullError,
+    IngestCrashed,
+    IngestRequest,
+    IngestResult,
+    run_ingest,
+)
 from service.datasets.read import Format, IngestLimitError, ParseError
 from service.datasets.schema import Schema
-from service.datasets.store import dataset_folder, delete_data, new_incoming, sweep
+from service.datasets.store import (
+    abandoned,
+    dataset_folder,
+    delete_data,
+    forget_incoming,
+    new_incoming,
+    remove_upload,
+    uploaded_names,
+)
 from service.db import Database, lock, new_id, now_ms
 from service.errors import (
     DataAlreadyUploaded,
     DatasetNotReady,
+    InsufficientStorage,
     InvalidRequest,
     ParseRefused,
-    Unavailable,
+    Problem,
 )
 from service.tables import datasets, lineages, principals
 
-_LEFTOVER_SECONDS = 24 * 3600
 
-
-async def receive(settings: Settings, dataset: Row[Any], chunks: AsyncIterable[bytes]) -> Path:
+async def receive(settings: Settings, dataset: Row[Any], chunks: AsyncIterable[bytes]) -> IO[bytes]:
     """Stream the body to a file of its own; on any failure the file is gone again."""
     _check_empty(dataset)
-    path = new_incoming(settings.data_dir)
-    try:
-        with path.open("wb") as file:
+    with _space_needed():
+        file = new_incoming(settings.data_dir, dataset.id)
+        try:
             async for chunk in chunks:
                 await to_thread.run_sync(file.write, chunk)
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise Unavailable("there is no disk space to store the upload.") from None
-        raise
-    return path
+            await to_thread.run_sync(file.flush)
+        except BaseException:
+            forget_incoming(file)
+            raise
+    return file
 
 
 def finish_upload(
-    db: Database, settings: Settings, dataset: Row[Any], path: Path, format_: Format
+    db: Database, settings: Settings, dataset: Row[Any], file: IO[bytes], format_: Format
 ) -> None:
-    """Encode the file and make the dataset ready, or refuse and leave nothing behind."""
-    name = f"{dataset.id}_{secrets.token_hex(4)}"
+    """Encode the file and make the dataset ready, or refuse and leave nothing behind.
+
+    If the database gave no answer, it may have made the dataset ready: then the folder stays, and a
+    sweep that asks again decides.
+    """
+    name = Path(file.name).name
     folder = dataset_folder(settings.data_dir, name)
     try:
-        result = _ingest(settings, dataset, path, format_, folder)
+        with _space_needed():
+            result = _ingest(settings, dataset, file, format_, folder)
+        try:
+            with db.write() as connection:
+                _make_ready(connection, dataset.id, name, result)
+        except Problem:
+            delete_data(folder)
+            raise
     finally:
-        path.unlink(missing_ok=True)
+        forget_incoming(file)
+
+
+@contextmanager
+def _space_needed() -> Iterator[None]:
     try:
-        with db.write() as connection:
-            _make_ready(connection, dataset.id, name, result)
-    except BaseException:
-        delete_data(folder)
-        raise
+        yield
+    except (DiskFullError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.EFBIG, *NO_SPACE):
+            raise
+        raise InsufficientStorage(
+            "the disk is full; nothing was stored. Send the file again once an administrator has made "
+            "space."
+        ) from None
 
 
 def _ingest(
-    settings: Settings, dataset: Row[Any], path: Path, format_: Format, folder: Path
+    settings: Settings, dataset: Row[Any], file: IO[bytes], format_: Format, folder: Path
 ) -> IngestResult:
     folder.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     request = IngestRequest(
-        source=path,
+        source=Path(file.name),
         format=format_.name,
         schema=Schema.model_validate_json(dataset.schema),
         out_dir=folder,
@@ -85,7 +116,7 @@ def _ingest(
         memory_bytes=settings.ingest_memory_bytes,
     )
     try:
-        return run_ingest(request)
+        return run_ingest(request, (file.fileno(),))
     except ParseError as error:
         where = "" if error.row is None else f"row {error.row}: "
         where += "" if error.column is None else f"column {error.column!r}: "
@@ -164,18 +195,25 @@ def delete_dataset_data(db: Database, settings: Settings, dataset_id: str) -> No
 
 def sweep_unused(db: Database, settings: Settings) -> None:
     """Remove what crashes left behind: half-received, half-written, unnamed or deleted."""
-    sweep(settings.data_dir, _LEFTOVER_SECONDS)
+    data, ready = settings.data_dir, datasets.c.state == "ready"
+    names = uploaded_names(data)
     with db.read() as connection:
-        used = set(
-            connection.execute(
-                select(datasets.c.folder).where(datasets.c.state == "ready")
-            ).scalars()
-        )
-    horizon = time.time() - _LEFTOVER_SECONDS
-    root = settings.data_dir / "datasets"
-    for entry in os.scandir(root) if root.is_dir() else ():
-        if entry.name not in used and entry.stat().st_mtime < horizon:
-            delete_data(Path(entry.path))
+        names -= set(connection.execute(select(datasets.c.folder).where(ready)).scalars())
+    for name in names:
+        with abandoned(data, name) as nobodys:
+            if nobodys and not _is_ready(db, name):
+                remove_upload(data, name)
+
+
+def _is_ready(db: Database, name: str) -> bool:
+    """Whether a dataset has this folder. Under its lock: whoever was about to say so, and is gone, may
+    have a commit on its way, and holds the lock until that has happened or cannot any more."""
+    of = datasets.c.id == name.rpartition("_")[0]
+    with db.write() as connection:
+        row = connection.execute(
+            select(datasets.c.state, datasets.c.folder).where(of).with_for_update(key_share=True)
+        ).first()
+    return row is not None and (row.state, row.folder) == ("ready", name)
 
 
 def _check_empty(dataset: Row[Any]) -> None:

@@ -1,5 +1,5 @@
 """The maintenance loop of every process that serves requests or runs jobs: reap expired leases, purge
-old rows, and send a heartbeat.
+old rows, and send a heartbeat; in an api process, also sweep what uploads left behind.
 
 Any number of processes may run it at once (SKIP LOCKED; on SQLite one writer at a time).
 """
@@ -15,6 +15,7 @@ from sqlalchemy import Select, delete, insert, select, update
 
 from service.changes import purge_changes
 from service.config import Settings
+from service.datasets.upload import sweep_unused
 from service.db import Database, new_id, now_ms
 from service.jobs.claim import take_back
 from service.tables import idempotency, jobs, processes, sessions
@@ -80,6 +81,8 @@ class MaintenanceLoop(threading.Thread):
                     purge(self._db)
                 if rounds % self._heartbeat_rounds == 0 and self._able():
                     self._heartbeat()
+                    if self._role == "api":  # workers may have the data folder read-only
+                        sweep_unused(self._db, self._settings)
             except Exception as error:
                 log.warning("maintenance will try again: %s", type(error).__name__)
             rounds += 1

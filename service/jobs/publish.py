@@ -12,6 +12,7 @@ from service.audit.chain import APPEND, next_record
 from service.db import lock, now_ms
 from service.jobs.transitions import Move, end_without_model, transition
 from service.keys import Keys
+from service.ledger.limits import open_limits
 from service.ledger.reserve import post
 from service.planning.plan import canonical_json, sha256
 from service.tables import datasets, jobs, models
@@ -38,6 +39,21 @@ def check_plan(job: Row[Any]) -> None:
             f"the stored Plan of job {job.id} does not have the digest that was recorded when it was "
             "submitted, so it is not run or published; restore the row, or cancel the job."
         )
+
+
+def _cap_state(connection: Connection, account_id: str) -> dict[str, Any] | None:
+    """The owner's cap as it stands after the charge, where there is one."""
+    cap, _ = open_limits(connection, account_id, [])
+    if cap is None:
+        return None
+    return {
+        "id": cap.id,
+        "terms": cap.terms.model_dump(mode="json"),
+        "epsilon": cap.epsilon,
+        "units": cap.units,
+        "posted_units": cap.posted_units,
+        "overdrawn": cap.overdrawn,
+    }
 
 
 def publish(
@@ -77,9 +93,9 @@ def publish(
                 "terms": account.terms.model_dump(mode="json"),
                 "epsilon": account.epsilon,
                 "ceiling_units": account.ceiling_units,
-                "cap_units": account.cap_units,
                 "posted_units": account.posted_units,
                 "entries": account.entries,
+                "cap": _cap_state(connection, account.id),
             },
             "software": software,
         },

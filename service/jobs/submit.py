@@ -1,16 +1,22 @@
-"""Submit a job: plan its spec, then reserve the price and insert the job in one transaction.
+"""Submit jobs: plan their specs, then reserve the prices and insert the jobs in one transaction.
 
-Planning happens before that transaction: a dataset's facts and its account's terms never change once
-set, so the Plan cannot go stale, and the account's lock is held only while its entry is written.
+Planning and pricing happen before that transaction: a dataset's facts and its account's terms never
+change once set, so a Plan cannot go stale, and the account's lock is held only while entries are
+written. A cap or share that is set meanwhile applies all the same; only then is a price computed under
+the lock. Jobs of a group are reserved all or none. What several requests want of one account at the
+same time is written in one transaction (turns.py).
 """
 
 import json
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Row, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from service.config import Settings
@@ -22,155 +28,320 @@ from service.errors import (
     BudgetNotSet,
     DatasetNotReady,
     IdempotencyConflict,
+    Problem,
 )
-from service.jobs.transitions import record_event
+from service.jobs.transitions import record_events
+from service.jobs.turns import Turns
 from service.jobs.view import job_view
 from service.keys import NOISE_KEY_BYTES
 from service.ledger.accounts import Account, find_account
-from service.ledger.reserve import reserve
+from service.ledger.limits import applying
+from service.ledger.reserve import Wanted, reserve
 from service.planning.choose import AUTO, Choice, choose, compare, plan_named
 from service.planning.plan import Plan, canonical_json, sha256
+from service.planning.price import AccountTerms, measures, price_units
 from service.planning.spec import Facts, JobSpec
-from service.tables import datasets, idempotency, jobs
+from service.tables import idempotency, jobs
+
+Authorise = Callable[[Connection, str, bool], Row[Any]]
+"""The dataset, or an exception if the caller may not use it; if asked to, keeps that true until the
+transaction ends."""
+
+
+class PlannedSpec:
+    """A Plan, why `auto` took its algorithm, and all that is derived from it, once."""
+
+    def __init__(self, plan: Plan, choice: Choice | None) -> None:
+        self.plan, self.choice = plan, choice
+        self._prices = {plan.facts.account: plan.price.units}
+
+    def price(self, terms: AccountTerms) -> int:
+        """What it costs at the terms of a limit."""
+        if terms not in self._prices:
+            self._prices[terms] = price_units(self.plan.release, terms)
+        return self._prices[terms]
+
+    @cached_property
+    def spec_text(self) -> str:
+        return self.plan.spec.model_dump_json()
+
+    @cached_property
+    def text(self) -> str:
+        return self.plan.canonical()
+
+    @cached_property
+    def digest(self) -> str:
+        return sha256(self.text)
+
+    @cached_property
+    def choice_text(self) -> str | None:
+        return None if self.choice is None else canonical_json(self.choice.view())
+
+
+@dataclass(frozen=True)
+class Asked:
+    spec: JobSpec
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Submission:
-    job_id: str
+    id: str  # of the job, or of the group
     body: str  # the response, kept so that a repeated request gets the same one
     replayed: bool
 
 
-def facts_of(dataset: Any, account: Account) -> Facts:
-    return Facts.model_validate({**json.loads(dataset.facts), "account": account.terms})
+@dataclass(frozen=True)
+class Planned:
+    """A job that is ready to be reserved."""
+
+    job_id: str
+    plan: PlannedSpec
+    account_id: str
+    metadata: dict[str, str]
 
 
-def facts_for(connection: Connection, dataset_id: str) -> tuple[Facts, Account]:
-    """The public facts of a dataset that holds data, and the account that pays for its jobs."""
-    dataset = connection.execute(select(datasets).where(datasets.c.id == dataset_id)).one()
+@dataclass(frozen=True)
+class Submittal:
+    """One caller's job, or group of jobs, planned and ready to be reserved."""
+
+    authorise: Authorise
+    principal_id: str
+    planned: tuple[Planned, ...]
+    group_id: str | None
+    idempotency_key: str | None
+    digest: str
+
+    @property
+    def datasets(self) -> list[str]:
+        return sorted({one.plan.plan.spec.dataset for one in self.planned})
+
+
+def facts_for(
+    connection: Connection, dataset: Row[Any], principal_id: str
+) -> tuple[Facts, Account]:
+    """The public facts of a dataset that holds data, with the terms of the limits that apply to this
+    person's jobs, and the account that pays for them."""
     if dataset.state != "ready":
         raise DatasetNotReady("its owner must first upload data with PUT /v1/datasets/{id}/data.")
     account = find_account(connection, dataset.lineage_id)
     if account is None:
         raise BudgetNotSet("its owner must first set one with PUT /v1/datasets/{id}/budget.")
-    return facts_of(dataset, account), account
+    limits = applying(connection, account.id, principal_id)
+    further = {limit.terms.key: limit.terms for limit in limits if limit.terms != account.terms}
+    facts = Facts.model_validate(
+        {
+            **json.loads(dataset.facts),
+            "account": account.terms,
+            "limits": tuple(further[key] for key in sorted(further)),
+        }
+    )
+    return facts, account
 
 
-def plan_for(facts: Facts, settings: Settings, spec: JobSpec) -> tuple[Plan, Choice | None]:
-    """The Plan of a spec and, where the algorithm is `auto`, why this one was chosen."""
+def plan_for(facts: Facts, settings: Settings, spec: JobSpec) -> PlannedSpec:
+    """The Plan of a spec with its prices: made once, for the same is often asked again."""
+    return _planned(spec.model_dump_json(), facts, settings.gradients_max)
+
+
+@lru_cache(maxsize=512)
+def _planned(spec_text: str, facts: Facts, gradients_max: int) -> PlannedSpec:
+    spec = JobSpec.model_validate_json(spec_text)
     if spec.algorithm != AUTO:
-        return plan_named(spec, facts, settings.gradients_max), None
-    return choose(compare(spec, facts, settings.gradients_max))
+        return PlannedSpec(plan_named(spec, facts, gradients_max), None)
+    return PlannedSpec(*choose(compare(spec, facts, gradients_max)))
 
 
 def submit(
     db: Database,
     settings: Settings,
     *,
-    authorise: Callable[[Connection], object],
-    authorise_and_lock: Callable[[Connection], object] | None = None,
+    authorise: Authorise,
     principal_id: str,
-    spec: JobSpec,
-    metadata: dict[str, str],
+    asked: Sequence[Asked],
+    group: bool = False,
     idempotency_key: str | None = None,
+    turns: Turns[Submittal, Submission] | None = None,
 ) -> Submission:
-    """Admit a job, or return the stored response of an earlier request with the same key.
-
-    `authorise` raises unless the caller may use the dataset; `authorise_and_lock` also keeps that true
-    until the transaction ends.
-    """
-    request = sha256(canonical_json({"spec": spec.model_dump(mode="json"), "metadata": metadata}))
+    """Admit a job, or the jobs of a group, or return the stored response of an earlier request with
+    the same key."""
+    digest = _digest(asked, group)
     with db.read() as connection:
-        authorise(connection)
-        if replay := _earlier_response(connection, principal_id, idempotency_key, request):
+        used = sorted({one.spec.dataset for one in asked})
+        rows = {dataset_id: authorise(connection, dataset_id, False) for dataset_id in used}
+        if replay := _earlier_response(connection, principal_id, idempotency_key, digest):
             return replay
-        facts, account = facts_for(connection, spec.dataset)
-    planned, choice = plan_for(facts, settings, spec)
+        known = {name: facts_for(connection, row, principal_id) for name, row in rows.items()}
+    planned = []
+    for number, one in enumerate(asked):
+        facts, account = known[one.spec.dataset]
+        with _naming(number, len(asked) if group else 1):
+            plan = plan_for(facts, settings, one.spec)
+        for terms in (*measures(account.terms), *facts.limits):
+            plan.price(terms)
+        planned.append(Planned(new_id("job"), plan, account.id, one.metadata))
+    request = Submittal(
+        authorise=authorise,
+        principal_id=principal_id,
+        planned=tuple(planned),
+        group_id=new_id("grp") if group else None,
+        idempotency_key=idempotency_key,
+        digest=digest,
+    )
     try:
-        with db.write() as connection:
-            # again: the grant may have been revoked meanwhile
-            (authorise_and_lock or authorise)(connection)
-            if replay := _earlier_response(connection, principal_id, idempotency_key, request):
-                return replay
-            return _insert_job(
-                connection,
-                settings,
-                principal_id=principal_id,
-                planned=planned,
-                choice=choice,
-                account=account,
-                metadata=metadata,
-                idempotency_key=idempotency_key,
-                request=request,
-            )
+        if group:
+            return _admit_group(db, settings, request)
+        turns = turns or turns_of(db, settings)
+        return turns.take(planned[0].account_id, request)
     except (IntegrityError, BudgetExceeded, AnalystCapExceeded, BudgetFrozen):
         # the same key may have committed first, on another connection, and taken what was left
         with db.read() as connection:
-            if replay := _earlier_response(connection, principal_id, idempotency_key, request):
+            if replay := _earlier_response(connection, principal_id, idempotency_key, digest):
                 return replay
         raise
 
 
-def _insert_job(
-    connection: Connection,
-    settings: Settings,
-    *,
-    principal_id: str,
-    planned: Plan,
-    choice: Choice | None,
-    account: Account,
-    metadata: dict[str, str],
-    idempotency_key: str | None,
-    request: str,
-) -> Submission:
-    job_id, dataset_id = new_id("job"), planned.spec.dataset
-    entry_seq = reserve(
-        connection,
-        account.id,
-        units=planned.price.units,
-        principal_id=principal_id,
-        dataset_id=dataset_id,
-        job_id=job_id,
-        delta=planned.guarantee.delta,
-    )
-    # the noise key exists before the data is opened, and only wrapped
-    noise_key = secrets.token_bytes(NOISE_KEY_BYTES)
-    row = connection.execute(
-        insert(jobs)
-        .values(
-            id=job_id,
-            dataset_id=dataset_id,
-            principal_id=principal_id,
-            account_id=account.id,
-            entry_seq=entry_seq,
-            state="queued",
-            spec=planned.spec.model_dump_json(),
-            plan=planned.canonical(),
-            plan_digest=planned.digest(),
-            choice=None if choice is None else canonical_json(choice.view()),
-            metadata=canonical_json(metadata),
-            wrapped_key=settings.keys.wrap(noise_key, job_id),
-            hint_ms=now_ms(),
-            steps_total=planned.schedule.steps,
-            events=1,
-            created_ms=now_ms(),
+def turns_of(db: Database, settings: Settings) -> Turns[Submittal, Submission]:
+    """Single jobs of one account, of any callers, that are written in one transaction."""
+
+    def act(requests: Sequence[Submittal]) -> list[Submission | Problem]:
+        with db.write() as connection:
+            outcomes = [_before(connection, request) for request in requests]
+            going = [r for r, outcome in zip(requests, outcomes, strict=True) if outcome is None]
+            wanted = [(request.principal_id, request.planned[0]) for request in going]
+            found = list(zip(going, _reserve(connection, wanted), strict=True))
+            admitted = [(r, r.planned[0], seq) for r, seq in found if isinstance(seq, int)]
+            rows = iter(_insert(connection, settings, admitted))
+            ended = iter(
+                outcome if isinstance(outcome, Problem) else _answer(connection, r, [next(rows)])
+                for r, outcome in found
+            )
+            return [next(ended) if outcome is None else outcome for outcome in outcomes]
+
+    return Turns(act)
+
+
+def _admit_group(db: Database, settings: Settings, request: Submittal) -> Submission:
+    """All of them, or an exception. Accounts are locked in the order of their ids."""
+    with db.write() as connection:
+        earlier = _before(connection, request)
+        if isinstance(earlier, Submission):
+            return earlier
+        if earlier is not None:
+            raise earlier
+        order = sorted(range(len(request.planned)), key=lambda i: request.planned[i].account_id)
+        wanted = [(request.principal_id, request.planned[i]) for i in order]
+        seqs: dict[int, int] = {}
+        for i, outcome in zip(order, _reserve(connection, wanted), strict=True):
+            with _naming(i, len(order)):
+                if isinstance(outcome, Problem):
+                    raise outcome
+            seqs[i] = outcome
+        jobs_of = [(request, one, seqs[i]) for i, one in enumerate(request.planned)]
+        return _answer(connection, request, _insert(connection, settings, jobs_of))
+
+
+def group_view(group_id: str, views: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"object": "group", "id": group_id, "data": views}
+
+
+def _before(connection: Connection, request: Submittal) -> Submission | Problem | None:
+    """The stored response, or why the caller may no longer do this: a grant may have been revoked
+    meanwhile. None: they may, until this transaction ends."""
+    try:
+        for dataset_id in request.datasets:
+            request.authorise(connection, dataset_id, True)
+        return _earlier_response(
+            connection, request.principal_id, request.idempotency_key, request.digest
         )
-        .returning(jobs)
-    ).one()
-    record_event(connection, row)
-    body = canonical_json(job_view(row))
-    if idempotency_key is not None:
+    except Problem as problem:
+        return problem
+
+
+def _reserve(connection: Connection, wanted: Sequence[tuple[str, Planned]]) -> list[int | Problem]:
+    """The entries of these jobs, or why one is refused; jobs come sorted by their accounts."""
+    outcomes: list[int | Problem] = []
+    for account_id, jobs_of in groupby(wanted, key=lambda item: item[1].account_id):
+        asks = [
+            Wanted(
+                price=one.plan.price,
+                epsilon=one.plan.plan.guarantee.epsilon,
+                delta=one.plan.plan.guarantee.delta,
+                principal_id=principal_id,
+                dataset_id=one.plan.plan.spec.dataset,
+                job_id=one.job_id,
+            )
+            for principal_id, one in jobs_of
+        ]
+        outcomes += reserve(connection, account_id, asks)
+    return outcomes
+
+
+def _insert(
+    connection: Connection, settings: Settings, admitted: Sequence[tuple[Submittal, Planned, int]]
+) -> list[Row[Any]]:
+    """The jobs, queued. Their noise keys exist before the data is opened, and only wrapped."""
+    if not admitted:
+        return []
+    values = [
+        {
+            "id": one.job_id,
+            "dataset_id": one.plan.plan.spec.dataset,
+            "principal_id": request.principal_id,
+            "account_id": one.account_id,
+            "group_id": request.group_id,
+            "entry_seq": seq,
+            "state": "queued",
+            "spec": one.plan.spec_text,
+            "plan": one.plan.text,
+            "plan_digest": one.plan.digest,
+            "choice": one.plan.choice_text,
+            "metadata": canonical_json(one.metadata),
+            "wrapped_key": settings.keys.wrap(secrets.token_bytes(NOISE_KEY_BYTES), one.job_id),
+            "steps_total": one.plan.plan.schedule.steps,
+            "events": 1,
+        }
+        for request, one, seq in admitted
+    ]
+    made = insert(jobs).values(hint_ms=now_ms(), created_ms=now_ms())
+    rows = connection.execute(made.returning(jobs, sort_by_parameter_order=True), values).all()
+    record_events(connection, rows)
+    return list(rows)
+
+
+def _answer(connection: Connection, request: Submittal, rows: Sequence[Row[Any]]) -> Submission:
+    views = [job_view(row) for row in rows]
+    group_id = request.group_id
+    body = canonical_json(views[0] if group_id is None else group_view(group_id, views))
+    if request.idempotency_key is not None:
         connection.execute(
             insert(idempotency).values(
-                principal_id=principal_id,
-                key=idempotency_key,
-                request_digest=request,
-                job_id=job_id,
+                principal_id=request.principal_id,
+                key=request.idempotency_key,
+                request_digest=request.digest,
+                job_id=rows[0].id,
                 response=body,
                 created_ms=now_ms(),
             )
         )
-    return Submission(job_id=job_id, body=body, replayed=False)
+    return Submission(group_id or rows[0].id, body, replayed=False)
+
+
+@contextmanager
+def _naming(number: int, count: int) -> Iterator[None]:
+    """A refusal says which job of a group it is about."""
+    try:
+        yield
+    except Problem as problem:
+        if count == 1:
+            raise
+        detail = f"job {number + 1} of {count}, and so none of them: {problem.detail}"
+        raise type(problem)(detail, **problem.members, index=number) from None
+
+
+def _digest(asked: Sequence[Asked], group: bool) -> str:
+    said = [{"spec": a.spec.model_dump(mode="json"), "metadata": a.metadata} for a in asked]
+    return sha256(canonical_json(said if group else said[0]))
 
 
 def _earlier_response(
@@ -188,4 +359,4 @@ def _earlier_response(
         return None
     if row.request_digest != request:
         raise IdempotencyConflict("send a new Idempotency-Key with a changed request.")
-    return Submission(job_id=row.job_id, body=row.response, replayed=True)
+    return Submission(json.loads(row.response)["id"], row.response, replayed=True)

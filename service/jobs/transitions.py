@@ -1,9 +1,11 @@
 """Change a job's state. The job's row is the truth; brokers only hint."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Insert, Row, Update, bindparam, insert, update
 
+from service.changes import record_changes
 from service.db import Together, now_ms
 from service.jobs.states import ENDED, states_before
 from service.ledger.reserve import post, void
@@ -12,6 +14,20 @@ from service.tables import changes, job_events, jobs
 
 class TransitionError(RuntimeError):
     """A job was to enter a state that its own does not lead to: a bug, never an outcome."""
+
+
+# events name states and nothing else, so they cannot depend on the data
+_EVENT = tuple(
+    insert(table).values(
+        {
+            "job_id": bindparam("moved_job"),
+            number: bindparam("moved_number"),
+            "type": bindparam("moved_type"),
+            "created_ms": now_ms(),
+        }
+    )
+    for table, number in ((job_events, "seq"), (changes, "number"))
+)
 
 
 class Move:
@@ -43,7 +59,12 @@ def transition(connection: Connection, job: Row[Any], move: Move, **values: Any)
     """Put a job into a state and record the event; the caller holds the job's lock, and `job` is the
     row as it is under that."""
     moved = move.statements.execute(
-        connection, moved_before=job.events, **_event(job.id, job.events + 1, move.state), **values
+        connection,
+        moved_job=job.id,
+        moved_before=job.events,
+        moved_number=job.events + 1,
+        moved_type=move.state,
+        **values,
     ).first()
     if moved is None:
         before = ", ".join(states_before(move.state))
@@ -53,27 +74,14 @@ def transition(connection: Connection, job: Row[Any], move: Move, **values: Any)
     return moved
 
 
-def record_event(connection: Connection, job: Row[Any]) -> None:
-    _RECORD.execute(connection, **_event(job.id, job.events, job.state))
-
-
-# events name states and nothing else, so they cannot depend on the data
-_EVENT = tuple(
-    insert(table).values(
-        {
-            "job_id": bindparam("moved_job"),
-            number: bindparam("moved_number"),
-            "type": bindparam("moved_type"),
-            "created_ms": now_ms(),
-        }
+def record_events(connection: Connection, rows: Sequence[Row[Any]]) -> None:
+    """That these jobs are in their states, as new ones are."""
+    events = [{"job_id": job.id, "seq": job.events, "type": job.state} for job in rows]
+    connection.execute(insert(job_events).values(created_ms=now_ms()), events)
+    record_changes(
+        connection,
+        [{"job_id": job.id, "number": job.events, "type": job.state} for job in rows],
     )
-    for table, number in ((job_events, "seq"), (changes, "number"))
-)
-_RECORD = Together(*_EVENT)
-
-
-def _event(job_id: str, number: int, state: str) -> dict[str, Any]:
-    return {"moved_job": job_id, "moved_number": number, "moved_type": state}
 
 
 def end_without_model(

@@ -23,6 +23,7 @@ def job_view(row: Row[Any]) -> dict[str, Any]:
         "id": row.id,
         "dataset": row.dataset_id,
         "principal": row.principal_id,
+        "group": row.group_id,
         "state": row.state,
         "spec": json.loads(row.spec),
         "choice": None if row.choice is None else json.loads(row.choice),

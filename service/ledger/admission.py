@@ -4,77 +4,83 @@ A reservation asks under the account's lock, so that the answer holds until it c
 without, and may be overtaken.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
 from service.errors import AnalystCapExceeded, BudgetExceeded, BudgetFrozen, Problem
 from service.ledger.accounts import Account
-from service.planning.price import largest_fitting_epsilon
-from service.tables import entries, shares
+from service.ledger.limits import Limit, Price, open_limits
+from service.tables import entries
+
+_CALLED = {"ceiling": "the budget", "cap": "the budget's cap", "share": "your share of the budget"}
 
 
 @dataclass(frozen=True)
 class Standing:
-    """An account as one analyst finds it."""
+    """An account as one analyst finds it: every limit that applies to their jobs."""
 
     account: Account
-    share_cap: int | None  # the most that they may commit; None: only the account's own cap
-    share_committed: int
+    limits: tuple[Limit, ...]
     frozen_because: str | None
 
-    @property
-    def share_remaining(self) -> int | None:
-        """Of their share, where they have one; never more than the account has left."""
-        if self.share_cap is None:
-            return None
-        return min(self.share_cap - self.share_committed, self.account.remaining_units)
-
-    @property
-    def remaining(self) -> int:
-        """The units that they could still reserve, within the cap and their own share of it."""
-        own = self.share_remaining
-        return self.account.remaining_units if own is None else own
-
     def largest_epsilon(self, delta: float) -> float:
-        return largest_fitting_epsilon(self.remaining, delta, self.account.terms)
+        """At which one job of this delta certainly fits within all limits."""
+        return min(limit.largest_epsilon(delta) for limit in self.limits)
+
+    def jobs_that_fit(self, price: Price) -> int:
+        return min(
+            max(0, limit.remaining_units) // max(1, price(limit.terms)) for limit in self.limits
+        )
+
+    def with_reserved(self, price: Price) -> "Standing":
+        """As it would be with this job admitted."""
+        limits = tuple(limit.with_reserved(price(limit.terms)) for limit in self.limits)
+        return replace(self, limits=limits)
 
 
 def standing(connection: Connection, account: Account, principal_id: str) -> Standing:
-    share = connection.execute(
-        select(shares.c.cap_units, shares.c.committed_units).where(
-            shares.c.account_id == account.id, shares.c.principal_id == principal_id
+    return standings(connection, account, {principal_id})[principal_id]
+
+
+def standings(
+    connection: Connection, account: Account, people: Collection[str]
+) -> dict[str, Standing]:
+    """The account as each of these people finds it."""
+    frozen = _freeze_reason(connection, account.id) if account.frozen else None
+    cap, shares = open_limits(connection, account.id, people)
+    return {
+        person: Standing(
+            account=account,
+            limits=tuple(one for one in (account.ceiling, cap, shares.get(person)) if one),
+            frozen_because=frozen,
         )
-    ).first()
-    return Standing(
-        account=account,
-        share_cap=None if share is None else share.cap_units,
-        share_committed=0 if share is None else share.committed_units,
-        frozen_because=_freeze_reason(connection, account.id) if account.frozen else None,
-    )
+        for person in people
+    }
 
 
-def admission(found: Standing, units: int, delta: float) -> Problem | None:
-    """Why a job of this price is refused, or None: it is admitted iff the account is not frozen,
-    posted + pending + units stays within the cap, and the analyst's own sum within their share."""
-    account = found.account
+def admission(found: Standing, price: Price, delta: float) -> Problem | None:
+    """Why a job of this price is refused, or None: it is admitted iff the account is not frozen and,
+    for every limit, posted + pending + its cost at that limit's terms stays within its units."""
     if found.frozen_because is not None:
         return BudgetFrozen(
             f"its owner froze it ({found.frozen_because}); no job is admitted until they unfreeze it."
         )
-    if units > account.remaining_units:
-        return BudgetExceeded(
-            f"the job costs {units} units and the budget has {account.remaining_units} left. "
-            + _what_fits(found, delta),
-            **_balances(found, units, account.remaining_units, delta),
-        )
-    own = found.share_remaining
-    if own is not None and units > own:
-        return AnalystCapExceeded(
-            f"the job costs {units} units and your share of the budget has {own} left. "
-            + _what_fits(found, delta),
-            **_balances(found, units, own, delta),
-        )
+    for limit in found.limits:
+        units = price(limit.terms)
+        if units > limit.remaining_units:
+            problem = AnalystCapExceeded if limit.purpose == "share" else BudgetExceeded
+            return problem(
+                f"the job costs {units} units and {_CALLED[limit.purpose]} has "
+                f"{max(0, limit.remaining_units)} left. {_what_fits(found, delta)}",
+                limit=limit.purpose,
+                requested_units=units,
+                spent_units=limit.posted_units,
+                reserved_units=limit.pending_units,
+                remaining_units=limit.remaining_units,
+                largest_epsilon=found.largest_epsilon(delta),
+            )
     return None
 
 
@@ -83,16 +89,6 @@ def _what_fits(found: Standing, delta: float) -> str:
     if epsilon > 0:
         return f"A job of epsilon {epsilon} still fits."
     return "Nothing more fits; ask the dataset's owner for more."
-
-
-def _balances(found: Standing, units: int, left: int, delta: float) -> dict[str, object]:
-    return {
-        "requested_units": units,
-        "spent_units": found.account.posted_units,
-        "reserved_units": found.account.pending_units,
-        "remaining_units": left,
-        "largest_epsilon": found.largest_epsilon(delta),
-    }
 
 
 def _freeze_reason(connection: Connection, account_id: str) -> str:

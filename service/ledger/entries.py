@@ -17,16 +17,19 @@ def append_entry(
     kind: str,
     units: int,
     reason: str,
+    epsilon: float | None = None,
+    costs: str | None = None,
     pending: int = 0,
     posted: int = 0,
+    spent: str | None = None,
     resolves_seq: int | None = None,
     principal_id: str | None = None,
     dataset_id: str | None = None,
     job_id: str | None = None,
 ) -> Row[Any]:
     """Write the next entry of an account whose row the caller has locked, and move its running
-    balances by `pending` and `posted`. Returns the account's row, whose `entries` is the number of
-    the new entry."""
+    balances by `pending` and `posted`; `spent`, where given, replaces the account's. Returns the
+    account's row, whose `entries` is the number of the new entry."""
     account = connection.execute(
         update(accounts)
         .where(accounts.c.id == account_id)
@@ -34,6 +37,7 @@ def append_entry(
             entries=accounts.c.entries + 1,
             pending_units=accounts.c.pending_units + pending,
             posted_units=accounts.c.posted_units + posted,
+            **({} if spent is None else {"spent": spent}),
         )
         .returning(accounts)
     ).one()
@@ -43,6 +47,8 @@ def append_entry(
             seq=account.entries,
             kind=kind,
             units=units,
+            epsilon=epsilon,
+            costs=costs,
             resolves_seq=resolves_seq,
             principal_id=principal_id,
             dataset_id=dataset_id,

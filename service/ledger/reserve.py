@@ -1,52 +1,122 @@
 """Reserve, post, void: the only code that moves a balance.
 
 Each locks the account's row first, decides on what it then reads, writes an entry and the running
-balance, and leaves the commit to its caller, whose transaction also holds the job. Two requests can
-therefore not both spend the same remainder; and should this file be wrong, the table's CHECK still
-refuses an overspent account.
+balances of the account and of every limit that applies, and leaves the commit to its caller, whose
+transaction also holds the job. Two requests can therefore not both spend the same remainder; and
+should this file be wrong, the tables' CHECKs still refuse an overspent account or limit.
 """
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from service.errors import InvalidRequest
+from service.changes import record_changes
+from service.db import now_ms
+from service.errors import Problem
 from service.ledger.accounts import Account, account_from, lock_account
-from service.ledger.admission import admission, standing
+from service.ledger.admission import Standing, admission, standings
+from service.ledger.costs import cost_of
 from service.ledger.entries import append_entry
-from service.tables import entries, shares
+from service.ledger.limits import Limit, Price, applying, move_balances
+from service.planning.price import measures
+from service.tables import accounts, entries, limits
 
 
 class AlreadyResolvedError(RuntimeError):
     """A reservation was posted or voided a second time: a bug, never an outcome."""
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A job of this (epsilon, delta) that asks to be admitted."""
+
+    price: Price
+    epsilon: float
+    delta: float
+    principal_id: str
+    dataset_id: str | None
+    job_id: str
+
+
 def reserve(
-    connection: Connection,
-    account_id: str,
-    *,
-    units: int,
-    principal_id: str,
-    dataset_id: str,
-    job_id: str,
-    delta: float,
-) -> int:
-    """Admit a job, or raise why it is refused (see admission.py); returns the entry's number."""
+    connection: Connection, account_id: str, wanted: Sequence[Wanted]
+) -> list[int | Problem]:
+    """Admit each job in this order, or say why it is refused (see admission.py); the numbers of the
+    entries of those that are admitted."""
     account = lock_account(connection, account_id)
-    refusal = admission(standing(connection, account, principal_id), units, delta)
-    if refusal is not None:
-        raise refusal
-    _commit_share(connection, account_id, principal_id, units)
-    row = append_entry(
-        connection,
-        account_id,
-        kind="reserve",
-        units=units,
-        pending=units,
-        principal_id=principal_id,
-        dataset_id=dataset_id,
-        job_id=job_id,
-        reason="job submitted",
+    people = {one.principal_id for one in wanted}
+    found = standings(connection, account, people)
+    reserved: dict[str | None, Limit] = {}  # the limits as they come to stand, by id
+    more: Counter[str | None] = Counter()  # and the units by which they grow
+    rows: list[dict[str, Any]] = []
+    outcomes: list[int | Problem] = []
+    for one in wanted:
+        now = replace(
+            found[one.principal_id],
+            limits=tuple(reserved.get(lim.id, lim) for lim in found[one.principal_id].limits),
+        )
+        refusal = admission(now, one.price, one.delta)
+        if refusal is not None:
+            outcomes.append(refusal)
+            continue
+        for limit in now.limits:
+            units = one.price(limit.terms)
+            reserved[limit.id] = limit.with_reserved(units)
+            more[limit.id] += units
+        rows.append(_entry(account, now, one, account.entries + len(rows) + 1))
+        outcomes.append(rows[-1]["seq"])
+    if rows:
+        _write(connection, account, rows, more)
+    return outcomes
+
+
+def _entry(account: Account, found: Standing, one: Wanted, seq: int) -> dict[str, Any]:
+    terms = {each.key: each for each in measures(account.terms)}
+    terms |= {limit.terms.key: limit.terms for limit in found.limits}
+    return {
+        "account_id": account.id,
+        "seq": seq,
+        "kind": "reserve",
+        "units": one.price(account.terms),
+        "epsilon": one.epsilon,
+        "costs": json.dumps({key: one.price(each) for key, each in sorted(terms.items())}),
+        "principal_id": one.principal_id,
+        "dataset_id": one.dataset_id,
+        "job_id": one.job_id,
+        "reason": "job submitted",
+    }
+
+
+def _write(
+    connection: Connection,
+    account: Account,
+    rows: list[dict[str, Any]],
+    more: Counter[str | None],
+) -> None:
+    """The entries, and by how many units the ceiling (None) and each cap and share grow."""
+    connection.execute(
+        update(accounts)
+        .where(accounts.c.id == account.id)
+        .values(
+            entries=accounts.c.entries + len(rows),
+            pending_units=accounts.c.pending_units + more.pop(None),
+        )
     )
-    return int(row.entries)
+    for limit_id, units in more.items():
+        connection.execute(
+            update(limits)
+            .where(limits.c.id == limit_id)
+            .values(pending_units=limits.c.pending_units + units)
+        )
+    connection.execute(insert(entries).values(created_ms=now_ms()), rows)
+    record_changes(
+        connection,
+        [{"account_id": account.id, "number": row["seq"], "type": "reserve"} for row in rows],
+    )
 
 
 def post(connection: Connection, account_id: str, seq: int, reason: str) -> Account:
@@ -60,27 +130,8 @@ def void(connection: Connection, account_id: str, seq: int, reason: str) -> None
     _resolve(connection, account_id, seq, "void", reason)
 
 
-def set_share(
-    connection: Connection, account_id: str, principal_id: str, cap_units: int | None
-) -> None:
-    """Bound what one analyst may commit in an account (None: only the account's own cap)."""
-    lock_account(connection, account_id)
-    mine = (shares.c.account_id == account_id) & (shares.c.principal_id == principal_id)
-    row = connection.execute(select(shares).where(mine)).first()
-    if row is None:
-        connection.execute(
-            insert(shares).values(
-                account_id=account_id, principal_id=principal_id, cap_units=cap_units
-            )
-        )
-        return
-    if cap_units is not None and row.committed_units > cap_units:
-        raise InvalidRequest("the analyst has already committed more than this share.")
-    connection.execute(update(shares).where(mine).values(cap_units=cap_units))
-
-
 def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reason: str) -> Account:
-    lock_account(connection, account_id)
+    account = lock_account(connection, account_id)
     resolution = entries.alias()
     row = connection.execute(
         select(entries, resolution.c.seq.label("resolved_by"))
@@ -98,37 +149,27 @@ def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reaso
             f"entry {seq} of account {account_id} was already resolved by entry {row.resolved_by}; "
             "a reservation is posted or voided once."
         )
-    if kind == "void":
-        connection.execute(
-            update(shares)
-            .where(shares.c.account_id == account_id, shares.c.principal_id == row.principal_id)
-            .values(committed_units=shares.c.committed_units - row.units)
-        )
-    account = append_entry(
+    posted, cost = int(kind == "post"), cost_of(connection, row.job_id, row.costs)
+    covering = applying(connection, account_id, row.principal_id)
+    move_balances(connection, covering, cost, pending=-1, posted=posted)
+    spent = None
+    if posted:
+        sums = Counter(account.spent)
+        sums.update({one.key: cost(one) for one in measures(account.terms)})
+        spent = json.dumps(dict(sorted(sums.items())))
+    after = append_entry(
         connection,
         account_id,
         kind=kind,
         units=row.units,
+        epsilon=row.epsilon,
         pending=-row.units,
-        posted=row.units if kind == "post" else 0,
+        posted=posted * row.units,
+        spent=spent,
         resolves_seq=seq,
         principal_id=row.principal_id,
         dataset_id=row.dataset_id,
         job_id=row.job_id,
         reason=reason,
     )
-    return account_from(account)
-
-
-def _commit_share(connection: Connection, account_id: str, principal_id: str, units: int) -> None:
-    """Count the job against the analyst's own cap, under the account's lock."""
-    mine = (shares.c.account_id == account_id) & (shares.c.principal_id == principal_id)
-    counted = connection.execute(
-        update(shares).where(mine).values(committed_units=shares.c.committed_units + units)
-    )
-    if counted.rowcount == 0:
-        connection.execute(
-            insert(shares).values(
-                account_id=account_id, principal_id=principal_id, committed_units=units
-            )
-        )
+    return account_from(after)

@@ -1,7 +1,8 @@
 """An account as its readers see it: the budget, and every entry with the balance after it.
 
-Units are the truth and add up. The epsilons beside them say how the same amounts read as jobs at the
-account's delta, and do not add up.
+Units are the truth and add up; so do fractions of the ceiling, which are the same amounts. Epsilons
+do not: `epsilon_spent` is the smallest that a stated method proves for all posted jobs together, and
+`epsilon_remaining` the largest single job that fits. docs/budgets.md has a worked example.
 """
 
 from typing import Any
@@ -10,38 +11,70 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, selec
 
 from service.db import iso
 from service.ledger.accounts import Account
-from service.ledger.admission import standing
-from service.planning.conversion import epsilon_of_units, largest_epsilon
+from service.ledger.admission import Standing, standing
+from service.ledger.limits import Limit
+from service.planning.price import smallest_epsilon
 from service.tables import entries
 
 
 def budget(connection: Connection, account: Account, principal_id: str) -> dict[str, Any]:
-    """The balance, what adding up the charges' epsilons would read, and the caller's own share."""
-    delta = account.terms.delta
-    charges = connection.execute(
-        select(entries.c.units, func.count().label("times"))
-        .where(entries.c.account_id == account.id, entries.c.kind == "post")
-        .group_by(entries.c.units)
+    """The account as one person finds it: its balance, and every limit that applies to their jobs."""
+    found, delta = standing(connection, account, principal_id), account.terms.delta
+    summed = connection.execute(
+        select(func.coalesce(func.sum(entries.c.epsilon), 0.0)).where(
+            entries.c.account_id == account.id, entries.c.kind == "post"
+        )
+    ).scalar_one()
+    spent, method = smallest_epsilon(account.spent, delta) if account.spent else (0.0, "nothing")
+    cap = min(limit.epsilon for limit in found.limits if limit.purpose != "share")
+    largest = found.largest_epsilon(delta)
+    return {
+        "account": account.id,
+        "kind": account.terms.kind,
+        "order": account.terms.order,
+        "epsilon": account.epsilon,
+        "delta": delta,
+        "epsilon_cap": cap,
+        "epsilon_spent": spent,
+        "epsilon_spent_by": method,
+        "epsilon_remaining": largest,
+        "epsilon_summed": round(summed, 6),
+        "units_ceiling": account.ceiling_units,
+        **_parts(account.ceiling),
+        "limits": [limit_view(limit, delta) for limit in found.limits],
+        "words": _words(found, spent, method, largest),
+        "entries": account.entries,
+        "frozen": account.frozen,
+    }
+
+
+def limit_view(limit: Limit, delta: float) -> dict[str, Any]:
+    return {
+        "limit": limit.purpose,
+        "epsilon": limit.epsilon,
+        "order": limit.terms.order,
+        "units": limit.units,
+        **_parts(limit),
+        "epsilon_remaining": limit.largest_epsilon(delta),
+        "in_advance": limit.in_advance,
+        "overdrawn": limit.overdrawn,
+    }
+
+
+def committed_by(connection: Connection, account_id: str) -> dict[str, int]:
+    """What each person has reserved and not been given back, in the ceiling's units."""
+    moved = case((entries.c.kind == "void", -entries.c.units), else_=entries.c.units)
+    rows = connection.execute(
+        select(entries.c.principal_id, func.sum(moved).label("units"))
+        .where(entries.c.account_id == account_id, entries.c.kind.in_(("reserve", "void")))
+        .group_by(entries.c.principal_id)
     )
-    summed = sum(row.times * epsilon_of_units(row.units, delta) for row in charges)
-    found = standing(connection, account, principal_id)
-    share = None
-    if found.share_cap is not None and found.share_remaining is not None:
-        share = {
-            "epsilon_cap": epsilon_of_units(found.share_cap, delta),
-            "epsilon_committed": epsilon_of_units(found.share_committed, delta),
-            "epsilon_remaining": largest_epsilon(found.share_remaining, delta),
-            "units_cap": found.share_cap,
-            "units_committed": found.share_committed,
-            "units_remaining": found.share_remaining,
-        }
-    return account.balance() | {"epsilon_summed": round(summed, 6), "share": share}
+    return {row.principal_id: int(row.units) for row in rows}
 
 
 def statement(account: Account, **filters: str | None) -> Select[Any]:
     """The account's entries that match, each with the sums of everything up to it, matching or not."""
     moves = {
-        "cap_after": {"open": 1, "top_up": 1},
         "pending_after": {"reserve": 1, "post": -1, "void": -1},
         "posted_after": {"post": 1},
     }
@@ -55,17 +88,14 @@ def statement(account: Account, **filters: str | None) -> Select[Any]:
 
 
 def entry_view(row: Row[Any], account: Account) -> dict[str, Any]:
-    delta = account.terms.delta
-    spent, remaining = (
-        int(row.posted_after),
-        int(row.cap_after - row.posted_after - row.pending_after),
-    )
+    spent, reserved = int(row.posted_after), int(row.pending_after)
+    remaining = account.ceiling_units - spent - reserved
     return {
         "account": row.account_id,
         "seq": row.seq,
         "kind": row.kind,
         "units": row.units,
-        "epsilon": epsilon_of_units(row.units, delta),
+        "epsilon": row.epsilon,
         "resolves": row.resolves_seq,
         "principal": row.principal_id,
         "dataset": row.dataset_id,
@@ -73,10 +103,45 @@ def entry_view(row: Row[Any], account: Account) -> dict[str, Any]:
         "reason": row.reason,
         "created_at": iso(row.created_ms),
         "units_spent": spent,
+        "units_reserved": reserved,
         "units_remaining": remaining,
-        "epsilon_spent": epsilon_of_units(spent, delta),
-        "epsilon_remaining": largest_epsilon(remaining, delta),
+        "fraction_remaining": remaining / account.ceiling_units,
     }
+
+
+def _parts(limit: Limit) -> dict[str, int | float]:
+    amounts = {
+        "spent": limit.posted_units,
+        "reserved": limit.pending_units,
+        "remaining": limit.remaining_units,
+    }
+    units = {f"units_{name}": amount for name, amount in amounts.items()}
+    return units | {f"fraction_{name}": amount / limit.units for name, amount in amounts.items()}
+
+
+def _words(found: Standing, spent: float, method: str, largest: float) -> str:
+    account, ceiling = found.account, found.account.ceiling
+    share = {
+        "spent": ceiling.posted_units,
+        "reserved": ceiling.pending_units,
+        "left": ceiling.remaining_units,
+    }
+    parts = ", ".join(
+        f"{100 * units / ceiling.units:.1f} % {name}" for name, units in share.items()
+    )
+    together = (
+        f"The jobs posted so far are together ({spent:g}, {account.terms.delta:g})-differentially "
+        f"private, by {method}"
+        if ceiling.posted_units
+        else "No job has been posted yet"
+    )
+    fits = f"one more of up to epsilon {largest:g} fits" if largest > 0 else "nothing more fits"
+    tight = min(found.limits, key=lambda limit: limit.largest_epsilon(account.terms.delta))
+    why = "" if tight.purpose == "ceiling" else f" (bounded by the {tight.purpose})"
+    return (
+        f"Of the ceiling: {parts}; these add up to all of it. Epsilons do not add up, because jobs "
+        f"together cost less than their sum. {together}; {fits}{why}."
+    )
 
 
 def _running(signs: dict[str, int]) -> ColumnElement[int]:

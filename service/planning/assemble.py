@@ -22,9 +22,10 @@ def assemble(algorithm: str, spec: JobSpec, facts: Facts, draft: Draft) -> Plan:
     if isinstance(draft.lattice, PointLattice | ScoreLattice) and facts.l2 is None:
         raise CalibrationError(algorithm)  # and a score by the bound on its row
     goal, release = target(spec, facts), draft.release
-    charged = price_units(release, facts.account)
-    same_currency = (goal.delta > 0) == (facts.account.kind == "renyi")
-    if same_currency and charged > goal.units:
+    told = (facts.account, *facts.limits)
+    costs = [price_units(release, each) for each in told]
+    same_currency = (goal.delta > 0) == (facts.account.delta > 0)
+    if same_currency and max(costs) > goal.units:
         raise CalibrationError(algorithm)
     if not fits_own_target(release, goal.epsilon, goal.delta):
         raise CalibrationError(algorithm)
@@ -38,7 +39,7 @@ def assemble(algorithm: str, spec: JobSpec, facts: Facts, draft: Draft) -> Plan:
         lattice=draft.lattice,
         private_clip=draft.private_clip,
         release=release,
-        price=Price(units=charged, kind=facts.account.kind, order=facts.account.order),
+        price=Price(units=costs[0], kind=facts.account.kind, order=facts.account.order),
         guarantee=Guarantee(
             epsilon=goal.epsilon,
             delta=goal.delta,

@@ -1,6 +1,7 @@
 """From (epsilon, delta) to what the ledger counts, and back.
 
-The ledger counts integers: pico-units of rho (a `renyi` account) or of epsilon (a `pure` one).
+The ledger counts integers: pico-units of rho (a `renyi` account), of mu^2/2 (a `gaussian` one, where
+that is the rho of the one Gaussian that everything is no worse than) or of epsilon (a `pure` one).
 Budgets round down and costs round up, so every rounding here favours the people in the data.
 
 A mechanism whose Renyi divergence at order a is at most tau satisfies (eps, delta)-DP with
@@ -10,7 +11,8 @@ account of that (eps, delta) holds the most zero-concentrated (zCDP) budget. Any
 best one is merely the most useful; it is fixed once, never chosen after seeing outputs.
 
 Arithmetic is `decimal` at 40 digits, whose logarithm is correctly rounded: the same integers on
-every machine, and an error (below 1e-35) that the explicit slack of 1e-30 covers.
+every machine, and an error (below 1e-35) that the explicit slack of 1e-30 covers. What mu-GDP is
+worth as (epsilon, delta) is exact, in decimals too (normal.py).
 """
 
 from collections.abc import Callable
@@ -18,7 +20,11 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import erfc, exp, inf, log, log1p, sqrt
+from typing import Literal
 
+from service.planning.normal import largest_rho, smallest_millionths
+
+Kind = Literal["renyi", "pure", "gaussian"]
 UNITS = 10**12
 EPSILON_MAX = 100.0  # beyond this the word privacy no longer applies
 _DIGITS = 40
@@ -54,31 +60,39 @@ def best_order(epsilon: float, delta: float) -> int:
 
 
 @lru_cache(maxsize=4096)
-def budget_units(epsilon: float, delta: float) -> int:
+def budget_units(epsilon: float, delta: float, kind: Kind = "renyi") -> int:
     """The ledger units that (epsilon, delta) buys, rounded down; delta = 0 means pure epsilon."""
     with localcontext(prec=_DIGITS):
         if delta == 0:
             return int(Decimal(epsilon) * UNITS)
+        if kind == "gaussian":
+            return largest_rho(epsilon, delta, UNITS)
         order = best_order(epsilon, delta)
         return max(0, int(renyi_budget(epsilon, delta, order) / order * UNITS))
 
 
 @lru_cache(maxsize=4096)
-def largest_epsilon(units: int, delta: float) -> float:
+def largest_epsilon(units: int, delta: float, kind: Kind = "renyi") -> float:
     """The largest epsilon, to six decimals, whose budget does not exceed `units` (0.0 if none)."""
-    millionths = max(0, min(_millionths(units, delta) + 2, int(EPSILON_MAX * 10**6)))
-    while millionths > 0 and budget_units(millionths / 10**6, delta) > units:
+    if delta > 0 and kind == "gaussian":  # the next one holds a unit more
+        guess = smallest_millionths(Fraction(2 * (max(0, units) + 1), UNITS), delta) - 1
+    else:
+        guess = _millionths(units, delta) + 2
+    millionths = max(0, min(guess, int(EPSILON_MAX * 10**6)))
+    while millionths > 0 and budget_units(millionths / 10**6, delta, kind) > units:
         millionths -= 1
     epsilon = millionths / 10**6
-    return epsilon if millionths and budget_units(epsilon, delta) > 0 else 0.0
+    return epsilon if millionths and budget_units(epsilon, delta, kind) > 0 else 0.0
 
 
 @lru_cache(maxsize=4096)
-def epsilon_of_units(units: int, delta: float) -> float:
+def epsilon_of_units(units: int, delta: float, kind: Kind = "renyi") -> float:
     """The smallest epsilon, to six decimals, whose budget would hold `units`: how an account's
     spending reads in the currency that jobs ask in. Informative; epsilons of jobs do not add up."""
     if units == 0:
         return 0.0
+    if delta > 0 and kind == "gaussian":
+        return max(1, smallest_millionths(Fraction(2 * units, UNITS), delta)) / 10**6
     millionths = max(1, _millionths(units, delta) - 2)
     while budget_units(millionths / 10**6, delta) < units:
         millionths += 1

@@ -22,10 +22,12 @@ from pydantic import BaseModel, Field
 
 from service.planning.plan import Plan
 from service.planning.releases import (
+    Choice,
     Disjoint,
     Exponential,
     Gaussian,
-    Prefixes,
+    Laplace,
+    PrefixSums,
     Pure,
     Recursive,
     Release,
@@ -121,7 +123,7 @@ def _walk(node: Release, context: _Context) -> Iterator[DescribedRelease]:
             yield from _sequence(node, context)
         case Disjoint():
             yield from _disjoint(node, context)
-        case Prefixes():
+        case PrefixSums():
             yield from _prefixes(node, context)
         case Subsample():
             yield from _walk(node.release, context.drawn(node.batch, node.population))
@@ -130,13 +132,13 @@ def _walk(node: Release, context: _Context) -> Iterator[DescribedRelease]:
             yield _vector(drawn, "Gaussian", node.sensitivity, node.sigma)
         case Gaussian():
             yield _vector(context, "Gaussian", node.sensitivity, node.sigma)
-        case Pure():
+        case Pure() | Laplace():
             yield _vector(context, "Laplace", node.sensitivity, node.scale)
-        case Exponential():
-            yield _choice(context, node)
+        case Exponential() | Choice():
+            yield _choice(context, node.sensitivity, node.scale)
         case Recursive():  # choices differ; the first says how large they are
-            first = Exponential(sensitivity=node.sensitivities[0], scale=node.scales[0])
-            yield _choice(context.repeated(len(node.scales)), first)
+            every = context.repeated(len(node.scales))
+            yield _choice(every, node.sensitivities[0], node.scales[0])
 
 
 def _count(node: Release) -> int:
@@ -149,7 +151,7 @@ def _count(node: Release) -> int:
             return copies * sum(map(_count, node.parts))
         case Subsample():
             return _count(node.release)
-        case Prefixes():
+        case PrefixSums():
             return node.vectors
         case Recursive():
             return len(node.scales)
@@ -160,7 +162,7 @@ def _sequence(node: Sequence, context: _Context) -> Iterator[DescribedRelease]:
     """Sums in sequence are on the Plan's lattice and then, of differences, on the schedule's other."""
     lattices = iter((context.lattice, getattr(context.part, "later", context.lattice)))
     for inner in node.parts:
-        chosen = isinstance(inner, Exponential)
+        chosen = isinstance(inner, Exponential | Choice)
         own = context if chosen else replace(context, lattice=next(lattices, context.lattice))
         yield from _walk(inner, own)
 
@@ -186,7 +188,7 @@ def _rows(phase: Any) -> int:
     return int(phase.stop - phase.start if hasattr(phase, "stop") else phase.rows)
 
 
-def _prefixes(node: Prefixes, context: _Context) -> Iterator[DescribedRelease]:
+def _prefixes(node: PrefixSums, context: _Context) -> Iterator[DescribedRelease]:
     """The first sum of a period is of whole gradients, the later ones are of differences."""
     schedule = context.part
     kinds = (
@@ -231,15 +233,15 @@ def _vector(
     )
 
 
-def _choice(context: _Context, node: Exponential) -> DescribedRelease:
+def _choice(context: _Context, sensitivity: int, scale: int) -> DescribedRelease:
     clip = context.plan.private_clip
-    of_clip = clip is not None and node == clip.release()
+    of_clip = clip is not None and (sensitivity, scale) == (clip.SENSITIVITY, clip.scale)
     return _described(
         context,
         mechanism="exponential",
         released="a choice of the clip by scores" if of_clip else "a choice of a vertex by scores",
-        sensitivity=float(node.sensitivity),
-        noise=float(node.scale),
+        sensitivity=float(sensitivity),
+        noise=float(scale),
         norm=None,
         unit="scores",
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from service.planning.lattice import Lattice
-from service.planning.releases import Exponential, Release
+from service.planning.releases import Choice, Release
 
 
 class Part(BaseModel):
@@ -63,8 +63,8 @@ class PrivateClip(Part):
     rank: NonNegativeInt
     scale: PositiveInt
 
-    def release(self) -> Exponential:
-        return Exponential(sensitivity=self.SENSITIVITY, scale=self.scale)
+    def release(self) -> Choice:
+        return Choice(sensitivity=self.SENSITIVITY, scale=self.scale)
 
 
 class Prediction(Part):

@@ -28,8 +28,8 @@ entry, as points stay below 2^50 units. Together less than isqrt(2 d) + 1, or 2 
 
 **Scores.** Candidates' scores are integers, functions of one exact sum of contributions q x with
 |q| <= derivative_units; a choice is made with probability proportional to exp(-score/scale). `scale`
-is the smallest integer for which T choices on the same rows cost no more than was asked, at the Renyi
-order of the job and at that of the account.
+is the smallest for which T choices on the same rows cost no more than was asked, at all the terms that
+bind: on a renyi account at the job's order and at those of the account and its limits.
 """
 
 from dataclasses import dataclass
@@ -39,9 +39,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.conversion import UNITS, best_order, budget_units
+from service.planning.conversion import UNITS, budget_units
+from service.planning.price import AccountTerms, price_units
 from service.planning.problem import Problem
-from service.planning.releases import Exponential, Gaussian, Pure
+from service.planning.releases import Choice, Gaussian, Laplace, Release, Repeat
 from service.planning.spec import Facts, JobSpec
 
 DERIVATIVE_UNITS = 2**15 - 1  # |q|; with |x| < 2^12, sixteen products still sum within int32
@@ -50,6 +51,7 @@ NETWORK_UNITS = 2**31 - 1  # of a network's gradient: its square is within int64
 POINT_UNITS_MAX = 2**50  # of a point's entries: a float64 holds them to an eighth of a unit
 SCALE_MAX = 2**62  # of a choice
 _POINT_PRECISION = 2**16  # sensitivity over slack: what rounding to the lattice may cost
+_SMALLER = 24  # attempts at a smaller scale
 BITS_MAX = 56  # leaves 2^7 standard deviations within int64, whose wrap-around is post-processing
 
 
@@ -64,10 +66,10 @@ class _Lattice(BaseModel):
         """Of the noise in one coordinate of what is released, where a lattice unit is worth `step`."""
         return float((step * 2.0**self.bits) ** 2) * (1 if self.noise == "gaussian" else 2)
 
-    def _release(self, sensitivity: int) -> Gaussian | Pure:
+    def _release(self, sensitivity: int) -> Gaussian | Laplace:
         if self.noise == "gaussian":
             return Gaussian(sensitivity=sensitivity, sigma=2**self.bits)
-        return Pure(sensitivity=sensitivity, scale=2**self.bits)
+        return Laplace(sensitivity=sensitivity, scale=2**self.bits)
 
 
 class SumLattice(_Lattice):
@@ -80,7 +82,7 @@ class SumLattice(_Lattice):
     clip: PositiveFloat  # the bound in gradient units
     step: PositiveFloat  # gradient units per lattice unit
 
-    def release(self) -> Gaussian | Pure:
+    def release(self) -> Gaussian | Laplace:
         """One noisy sum, under replacement of one record."""
         return self._release(2 * self.points * self.contribution_units)
 
@@ -102,7 +104,7 @@ class PointLattice(_Lattice):
     sensitivity_units: PositiveInt
     slack_units: PositiveInt  # of these, what rounding to the lattice takes
 
-    def release(self) -> Gaussian | Pure:
+    def release(self) -> Gaussian | Laplace:
         return self._release(self.sensitivity_units)
 
     def step(self, sensitivity: float, dimension: int) -> float:
@@ -129,9 +131,9 @@ class ScoreLattice(BaseModel):
     sensitivity_units: PositiveInt  # of the difference of any two scores, under replacement
     scale: PositiveInt
 
-    def release(self) -> Exponential:
+    def release(self) -> Choice:
         """One choice, under replacement of one record."""
-        return Exponential(sensitivity=self.sensitivity_units, scale=self.scale)
+        return Choice(sensitivity=self.sensitivity_units, scale=self.scale)
 
 
 Lattice = Annotated[SumLattice | PointLattice | ScoreLattice, Field(discriminator="kind")]
@@ -139,17 +141,44 @@ Lattice = Annotated[SumLattice | PointLattice | ScoreLattice, Field(discriminato
 
 @dataclass(frozen=True)
 class Target:
-    """What a job asks: (epsilon, delta), and the ledger units that it buys."""
+    """What a job asks: (epsilon, delta), and the ledger units that it buys. Its releases may cost so
+    much at each of the terms that it was told, those of the account and its limits, and must satisfy
+    its own (epsilon, delta). Parts of a job share units out, at its `own` terms too."""
 
     epsilon: float
     delta: float
     units: int
+    own: AccountTerms
+    told: tuple[AccountTerms, ...]  # that count in the same currency
 
     @property
     def rho(self) -> float:
         """The zCDP that the budget holds, for schedules: never for a price."""
         amount = self.units / UNITS
         return amount if self.delta > 0 else amount**2 / 2
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all that the job has, not a part."""
+        return self.units == budget_units(self.epsilon, self.delta, self.own.kind)
+
+    @property
+    def terms(self) -> tuple[AccountTerms, ...]:
+        """All at which units bind, each once."""
+        return tuple({each.key: each for each in (self.own, *self.told)}.values())
+
+    @property
+    def credits_draws(self) -> bool:
+        """Whether noise on a drawn batch costs less than on all rows: by its mu it does not."""
+        return self.own.kind != "gaussian"
+
+    @property
+    def orders(self) -> list[int]:
+        return [each.order for each in self.terms if each.order is not None]
+
+    def cost(self, release: Release) -> int:
+        """In units, at the terms where that is the most."""
+        return max(price_units(release, each) for each in self.terms)
 
 
 def target(spec: JobSpec, facts: Facts) -> Target:
@@ -160,12 +189,15 @@ def target(spec: JobSpec, facts: Facts) -> Target:
         raise PlanRefused(
             "this dataset's account is pure (delta = 0); leave privacy.delta out or set it to 0."
         )
-    units = budget_units(spec.privacy.epsilon, delta)
+    epsilon = spec.privacy.epsilon
+    own = AccountTerms.for_ceiling(epsilon, delta, account.kind if delta > 0 else None)
+    told = (account, *facts.limits) if own.kind == account.kind else ()
+    units = budget_units(epsilon, delta, own.kind)
     if units == 0:
         raise PlanRefused(
             "privacy.epsilon is too small for the ledger's smallest unit; use 0.0001."
         )
-    return Target(epsilon=spec.privacy.epsilon, delta=delta, units=units)
+    return Target(epsilon, delta, units, own, told)
 
 
 def calibrate(
@@ -254,20 +286,34 @@ def calibrate_choice(
         derivative_units=DERIVATIVE_UNITS,
         step=slope_bound / DERIVATIVE_UNITS * (facts.feature_step or 0.0),
         sensitivity_units=sensitivity,
-        scale=choice_scale(goal, facts, sensitivity, times),
+        scale=choice_scale(goal, sensitivity, times),
     )
 
 
-def choice_scale(goal: Target, facts: Facts, sensitivity: int, times: int) -> int:
-    """The smallest scale at which `times` choices over the same rows cost at most what `goal` has.
+def choice_scale(goal: Target, sensitivity: int, times: int) -> int:
+    """The smallest scale, to a part in 2^20, at which `times` choices over the same rows cost at most
+    what `goal` has.
 
-    A release of range e = sensitivity/scale costs min(e^2/8, e/a) at order a, and e in a pure account.
+    A choice of range e = sensitivity/scale costs e in a pure account; at order a at most min(e^2/8,
+    e/a), and at most pi e^2/16 < e^2/5 by its mu. From the scale at which that bound fits it is made
+    smaller, as if the cost fell with its square, while the exact cost still fits.
     """
+
+    def cost(scale: int) -> int:
+        choice = Choice(sensitivity=sensitivity, scale=scale)
+        return goal.cost(Repeat(release=choice, times=times))
+
     if goal.delta > 0:
-        square = -(-times * UNITS * sensitivity**2 // (8 * goal.units))
-        order = min(best_order(goal.epsilon, goal.delta), facts.account.order or 2)
-        linear = -(-times * UNITS * sensitivity // (order * goal.units))
-        scale = min(isqrt(square - 1) + 1, linear)
+        per = 8 if goal.orders else 5
+        scale = isqrt(-(-times * UNITS * sensitivity**2 // (per * goal.units)) - 1) + 1
+        if goal.orders:
+            linear = -(-times * UNITS * sensitivity // (min(goal.orders) * goal.units))
+            scale = min(scale, linear)
+        for _ in range(_SMALLER):
+            less = isqrt(scale**2 * cost(scale) // goal.units) + 1
+            if less > scale - (scale >> 20) - 1 or cost(less) > goal.units:
+                break
+            scale = less
     else:
         scale = -(-times * UNITS * sensitivity // goal.units)
     if scale > SCALE_MAX:

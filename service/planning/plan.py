@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from service.planning.algorithms import ALGORITHMS
+from service.planning.conversion import Kind
 from service.planning.draft import Part, Prediction, PrivateClip, Smoothing
 from service.planning.lattice import Lattice
 from service.planning.releases import Release
@@ -23,7 +24,7 @@ else:
     _SCHEDULES = dict.fromkeys(one.schedule for one in ALGORITHMS.values())
     Schedule = Annotated[reduce(or_, _SCHEDULES), Field(discriminator="kind")]
 
-PLANNER_VERSION = 5  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 6  # raise it whenever the same spec and facts may plan differently
 
 
 class Guarantee(Part):
@@ -35,7 +36,7 @@ class Guarantee(Part):
 
 class Price(Part):
     units: NonNegativeInt = Field(description="Pico-units of the account's kind, rounded up.")
-    kind: Literal["renyi", "pure"]
+    kind: Kind
     order: int | None
 
 

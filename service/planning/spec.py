@@ -28,6 +28,8 @@ class Facts(Public):
     label: Literal["binary", "numeric", "unbounded", "categorical"]
     classes: int | None = Field(default=None, ge=2)
     account: AccountTerms
+    # of the account's cap and the analyst's share, where these have terms of their own
+    limits: tuple[AccountTerms, ...] = Field(default=(), exclude_if=lambda limits: not limits)
 
     @model_validator(mode="after")
     def _scales_belong_to_fixed_rows(self) -> Self:
@@ -36,6 +38,8 @@ class Facts(Public):
             raise ValueError("fixed rows have a step and norm bounds; float64 rows have none")
         if (self.classes is not None) != (self.label == "categorical"):
             raise ValueError("a categorical label has a number of classes, and no other has")
+        if any(limit.kind != self.account.kind for limit in self.limits):
+            raise ValueError("every limit of an account counts as the account does")
         return self
 
     @property

@@ -8,19 +8,19 @@ as of the second read.
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from service.config import Settings
 from service.db import Database
 from service.errors import BudgetNotSet, PlanRefused
-from service.jobs.submit import facts_for, plan_for
+from service.jobs.submit import PlannedSpec, facts_for, plan_for
 from service.ledger.accounts import find_account
 from service.ledger.admission import admission, standing
 from service.ledger.statement import budget
-from service.planning.choose import Choice, choose, compare, epsilon_for_noise
+from service.planning.choose import choose, compare, epsilon_for_noise
 from service.planning.describe import describe
-from service.planning.plan import Plan
 from service.planning.spec import Facts, JobSpec
+from service.tables import datasets
 
 Authorised = Callable[[Connection], JobSpec]
 """The spec that is asked about, once it is certain that the caller may ask."""
@@ -29,24 +29,25 @@ Authorised = Callable[[Connection], JobSpec]
 def quote(
     db: Database, settings: Settings, *, principal_id: str, authorised: Authorised
 ) -> dict[str, Any]:
-    spec, facts, lineage_id = _facts(db, authorised)
-    planned, choice = plan_for(facts, settings, spec)
-    return _answer(db, principal_id, lineage_id, planned, choice)
+    spec, facts, lineage_id = _facts(db, principal_id, authorised)
+    return _answer(db, principal_id, lineage_id, plan_for(facts, settings, spec))
 
 
 def quote_for_noise(
     db: Database, settings: Settings, *, principal_id: str, authorised: Authorised, noise: float
 ) -> dict[str, Any]:
     """The quote at the smallest epsilon whose noise in one mean is at most `noise`."""
-    spec, facts, lineage_id = _facts(db, authorised)
-    named, choice = plan_for(facts, settings, spec)
-    planned = epsilon_for_noise(named.spec, facts, settings.gradients_max, noise)
-    return _answer(db, principal_id, lineage_id, planned, choice)
+    spec, facts, lineage_id = _facts(db, principal_id, authorised)
+    named = plan_for(facts, settings, spec)
+    planned = epsilon_for_noise(named.plan.spec, facts, settings.gradients_max, noise)
+    return _answer(db, principal_id, lineage_id, PlannedSpec(planned, named.choice))
 
 
-def comparison(db: Database, settings: Settings, *, authorised: Authorised) -> dict[str, Any]:
+def comparison(
+    db: Database, settings: Settings, *, principal_id: str, authorised: Authorised
+) -> dict[str, Any]:
     """Every algorithm of the catalog on one spec, and what `auto` would take."""
-    spec, facts, _ = _facts(db, authorised)
+    spec, facts, _ = _facts(db, principal_id, authorised)
     candidates = compare(spec, facts, settings.gradients_max)
     try:
         choice = choose(candidates)[1].view()
@@ -56,17 +57,17 @@ def comparison(db: Database, settings: Settings, *, authorised: Authorised) -> d
     return {"dataset": spec.dataset, "choice": choice, "data": data}
 
 
-def _facts(db: Database, authorised: Authorised) -> tuple[JobSpec, Facts, str]:
+def _facts(db: Database, principal_id: str, authorised: Authorised) -> tuple[JobSpec, Facts, str]:
     with db.read() as connection:
         spec = authorised(connection)
-        facts, account = facts_for(connection, spec.dataset)
+        dataset = connection.execute(select(datasets).where(datasets.c.id == spec.dataset)).one()
+        facts, account = facts_for(connection, dataset, principal_id)
     return spec, facts, account.lineage_id
 
 
-def _answer(
-    db: Database, principal_id: str, lineage_id: str, planned: Plan, choice: Choice | None
-) -> dict[str, Any]:
-    delta, price = planned.guarantee.delta, planned.price.units
+def _answer(db: Database, principal_id: str, lineage_id: str, made: PlannedSpec) -> dict[str, Any]:
+    planned, choice, price = made.plan, made.choice, made.price
+    delta = planned.guarantee.delta
     with db.read() as connection:
         account = find_account(connection, lineage_id)
         if account is None:
@@ -80,10 +81,10 @@ def _answer(
         "fits": refusal is None,
         "refusal": None if refusal is None else refusal.detail,
         "largest_epsilon": found.largest_epsilon(delta),
-        "jobs_that_fit": max(0, found.remaining) // max(1, price),
+        "jobs_that_fit": found.jobs_that_fit(price),
         "steps": planned.schedule.steps,
         "choice": None if choice is None else choice.view(),
         "plan": planned,
-        "plan_digest": planned.digest(),
+        "plan_digest": made.digest,
         "budget": balance,
     }

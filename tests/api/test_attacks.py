@@ -15,8 +15,7 @@ from service.client import ApiError
 from service.db import Database
 from service.errors import BudgetExceeded
 from service.identity import WrongIdentityError, check_identity
-from service.jobs.submit import submit
-from service.planning.spec import JobSpec
+from service.jobs.submit import Asked, submit
 from service.tables import jobs
 from tests.harness import (
     ENGINES,
@@ -136,7 +135,6 @@ def test_an_expiring_key_makes_none_that_outlive_it(service):
 
 def test_a_repeated_request_is_replayed_although_it_took_the_last_room(db, tmp_path):
     harness = JobHarness(db, tmp_path)
-    spec = JobSpec.model_validate(job(harness.dataset, 0.99))
     outcomes, barrier = [], threading.Barrier(4)
 
     def attempt():
@@ -145,10 +143,9 @@ def test_a_repeated_request_is_replayed_although_it_took_the_last_room(db, tmp_p
             done = submit(
                 harness.db,
                 harness.settings,
-                authorise=lambda connection: None,
+                authorise=harness.authorise,
                 principal_id=harness.owner,
-                spec=spec,
-                metadata={},
+                asked=[Asked(harness.spec(0.99))],
                 idempotency_key="one",
             )
             outcomes.append(done.replayed)

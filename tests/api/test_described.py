@@ -11,7 +11,6 @@ import pytest
 
 from service.client import ApiError
 from service.planning.catalog import CATALOG
-from service.planning.conversion import epsilon_of_units, largest_epsilon
 from service.planning.describe import describe
 from service.planning.plan import Plan
 from service.planning.suitable import suitable_losses
@@ -31,7 +30,7 @@ def plans():
 
 
 def has_prefixes(plan):
-    return '"kind":"prefixes"' in plan.canonical()
+    return any(f'"kind":"{kind}"' in plan.canonical() for kind in ("prefixes", "laplace_prefixes"))
 
 
 def test_every_plan_is_described(plans):
@@ -110,11 +109,12 @@ def test_entries_carry_the_balance_after_them(service):
     for entry in entries:
         pending += {"reserve": 1, "post": -1}.get(entry["kind"], 0) * entry["units"]
         spent += entry["units"] if entry["kind"] == "post" else 0
-        left = budget["units_cap"] - spent - pending
-        assert (entry["units_spent"], entry["units_remaining"]) == (spent, left)
-        assert entry["epsilon_spent"] == epsilon_of_units(spent, budget["delta"])
-        assert entry["epsilon_remaining"] == largest_epsilon(left, budget["delta"])
-    for field in ("units_spent", "units_remaining", "epsilon_spent", "epsilon_remaining"):
+        left = budget["units_ceiling"] - spent - pending
+        assert (entry["units_spent"], entry["units_reserved"]) == (spent, pending)
+        assert entry["units_remaining"] == left
+        assert entry["fraction_remaining"] == left / budget["units_ceiling"]
+    assert [e["epsilon"] for e in entries] == [2.0, 0.3, 0.3, 0.2, 0.2]
+    for field in ("units_spent", "units_reserved", "units_remaining", "fraction_remaining"):
         assert entries[-1][field] == budget[field]
     posted = scene.owner.request("GET", f"{address}?kind=post&starting_after=3")["data"]
     assert posted == [entries[-1]]  # a filter and a cursor leave the balance as it was
@@ -134,8 +134,12 @@ def test_a_share_says_what_is_committed_of_it(service):
         "PUT", f"/v1/datasets/{scene.dataset}/grants/{scene.analyst.id}", json=share
     )
     scene.analyst.submit(job(scene.dataset, 0.3))
-    said = scene.analyst.budget(scene.dataset)["share"]
-    assert said["epsilon_committed"] == pytest.approx(0.3, abs=0.01)
+    ceiling, share = scene.analyst.budget(scene.dataset)["limits"]
+    assert (ceiling["limit"], share["limit"], share["epsilon"]) == ("ceiling", "share", 1.0)
+    assert share["in_advance"] and share["order"] > ceiling["order"]
+    for limit in (ceiling, share):
+        parts = [limit[f"units_{part}"] for part in ("spent", "reserved", "remaining")]
+        assert sum(parts) == limit["units"] and parts[2] < limit["units"]
 
 
 def test_a_dataset_says_which_losses_suit_it(service, plans):

@@ -9,7 +9,7 @@ import pytest
 from service.audit.verify import verify_chain
 from service.client import ApiError
 from service.ledger.check import check_ledger
-from service.planning.conversion import budget_units
+from service.planning.conversion import best_order, budget_units
 from tests.api.at_once import at_once
 from tests.harness import job, numbers, numeric_schema, until
 
@@ -36,28 +36,32 @@ def test_a_top_up_makes_room_up_to_the_ceiling_and_no_further(service):
     refused(lambda: analyst.submit(job(dataset, 0.6)), 409, "budget_exceeded")
     budget = owner.top_up(dataset, 1.0, "a second study was approved")
     assert budget["epsilon_cap"] == 1.0 and budget["epsilon"] == 2.0
-    assert budget["units_cap"] == budget_units(1.0, 1e-6) <= budget["units_ceiling"]
+    ceiling, cap = budget["limits"]
+    assert cap["units"] == budget_units(1.0, 1e-6) and ceiling["units"] == budget["units_ceiling"]
+    assert (cap["order"], cap["in_advance"]) == (best_order(1.0, 1e-6), True)
     assert analyst.wait(analyst.submit(job(dataset, 0.6))["id"])["state"] == "succeeded"
     problem = refused(lambda: owner.top_up(dataset, 2.5, "more"), 409, "ceiling_exceeded")
     assert problem["epsilon"] == 2.0 and "2.0" in problem["detail"]
     refused(lambda: owner.top_up(dataset, 1.0, "again"), 422, "invalid_request")
     refused(lambda: owner.top_up(dataset, 0.7, "less"), 422, "invalid_request")
     refused(lambda: owner.top_up(dataset, 1.5, " "), 422, "invalid_request")
-    assert owner.top_up(dataset, 2.0, "all of it")["units_cap"] == budget["units_ceiling"]
+    everything = owner.top_up(dataset, 2.0, "all of it")
+    assert [limit["limit"] for limit in everything["limits"]] == ["ceiling"]
+    assert everything["epsilon_cap"] == 2.0
     entries = owner.ledger(dataset)
     assert [e["reason"] for e in entries if e["kind"] == "top_up"] == [
         "a second study was approved",
         "all of it",
     ]
-    raised = sum(e["units"] for e in entries if e["kind"] in ("open", "top_up"))
-    assert raised == owner.budget(dataset)["units_cap"]
+    raised = [e["epsilon"] for e in entries if e["kind"] in ("open", "top_up")]
+    assert raised == [2.0, 1.0, 2.0]
     with service.db.read() as connection:
         assert check_ledger(connection) == []
     analyst.wait(analyst.submit(job(dataset, 0.5))["id"])
     chain = owner.chain(dataset)
     assert verify_chain(chain, owner.public_key()) == []
-    caps = [record["body"]["account"]["cap_units"] for record in chain]
-    assert caps == [budget_units(1.0, 1e-6), budget_units(2.0, 1e-6)]
+    first, second = (record["body"]["account"]["cap"] for record in chain)
+    assert (first["units"], second) == (budget_units(1.0, 1e-6), None)
 
 
 def test_a_frozen_budget_admits_nothing_and_says_why(service):
@@ -99,18 +103,20 @@ def test_only_the_owner_changes_a_budget(service):
 def test_a_budget_shows_the_callers_share_and_what_adding_up_would_read(service):
     owner, analyst, dataset = capped(service, cap=2.0)
     owner.grant(dataset, analyst.id, epsilon_cap=0.4)
-    assert owner.budget(dataset)["share"] is None
-    share = analyst.budget(dataset)["share"]
-    assert share["epsilon_cap"] == 0.4 and share["units_committed"] == 0
+    assert [limit["limit"] for limit in owner.budget(dataset)["limits"]] == ["ceiling"]
+    share = analyst.budget(dataset)["limits"][1]
+    assert share["epsilon"] == 0.4 and share["fraction_remaining"] == 1.0
     for _ in range(4):
         analyst.wait(analyst.submit(job(dataset, 0.1))["id"])
     budget = analyst.budget(dataset)
     assert budget["epsilon_summed"] == pytest.approx(0.4, rel=1e-3)
     assert budget["epsilon_spent"] < budget["epsilon_summed"] * 0.7
-    assert budget["share"]["units_committed"] == budget["units_spent"]
+    assert budget["epsilon_spent_by"].startswith("Gaussian differential privacy")
+    assert "add up" in budget["words"] and "bounded by the share" in budget["words"]
     given = owner.grants(dataset)[0]
-    assert given["epsilon_cap"] == 0.4
-    assert given["epsilon_committed"] == budget["epsilon_spent"]
+    assert given["epsilon_cap"] == given["share"]["epsilon"] == 0.4
+    assert given["units_committed"] == budget["units_spent"]
+    assert given["share"]["units_spent"] == budget["limits"][1]["units_spent"]
     quote = analyst.quote(job(dataset, 0.39))
     assert not quote["fits"] and "your share" in quote["refusal"]
     assert quote["largest_epsilon"] < 0.39
@@ -121,7 +127,7 @@ def test_of_many_submissions_at_once_only_those_within_the_share_are_admitted(se
     owner, analyst, dataset = capped(service, cap=2.0)
     price = analyst.quote(job(dataset, 0.1))["plan"]["price"]["units"]
     owner.grant(dataset, analyst.id, epsilon_cap=0.25)
-    fit = analyst.budget(dataset)["share"]["units_cap"] // price
+    fit = analyst.budget(dataset)["limits"][1]["units"] // price
     outcomes = at_once(12, lambda: analyst.submit(job(dataset, 0.1))["state"])
     assert outcomes.count("queued") == fit < 12
     refusals = {o.code for o in outcomes if isinstance(o, ApiError)}

@@ -11,12 +11,10 @@ import pytest
 from service.api.concurrency import AT_ONCE_EACH, WAITING_MAX_EACH, ConcurrencyLimiter
 from service.client import ApiError
 from service.errors import TooManyRequests
-from service.jobs.submit import submit
+from service.jobs.submit import Asked, submit
 from service.keys import read_or_create
-from service.planning.spec import JobSpec
 from tests.api.at_once import at_once
 from tests.harness import (
-    job,
     numbers,
     numeric_schema,
     running,
@@ -42,10 +40,11 @@ def test_a_grant_revoked_during_submission_stops_it(db, tmp_path):
     harness = JobHarness(db, tmp_path)
     asked = []
 
-    def authorise(connection):
+    def authorise(connection, dataset, hold):
         asked.append(connection)
         if len(asked) == 2:
             raise PermissionError
+        return harness.authorise(connection, dataset, hold)
 
     with pytest.raises(PermissionError):
         submit(
@@ -53,8 +52,7 @@ def test_a_grant_revoked_during_submission_stops_it(db, tmp_path):
             harness.settings,
             authorise=authorise,
             principal_id=harness.owner,
-            spec=JobSpec.model_validate(job(harness.dataset)),
-            metadata={},
+            asked=[Asked(harness.spec())],
         )
     assert harness.balance() == (0, 0)
 

@@ -79,7 +79,7 @@ def test_a_child_killed_before_or_after_its_rename_leaves_nothing_behind(
 ):
     request = request_for(CSV)
 
-    def killed(request):
+    def killed(request, inherited):
         folder = request.out_dir if finished else store.partial_folder(request.out_dir)
         folder.mkdir()
         (folder / "x.npy").touch()

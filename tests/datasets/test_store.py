@@ -1,8 +1,9 @@
-"""Folders appear and disappear whole; leftovers are swept by age."""
+"""Folders appear and disappear whole; an upload is somebody's as long as they live."""
 
 import os
 import stat
-import time
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -21,9 +22,9 @@ def test_a_dataset_lies_under_its_id(tmp_path):
 
 
 def test_incoming_files_are_private_and_distinct(tmp_path):
-    first, second = store.new_incoming(tmp_path), store.new_incoming(tmp_path)
-    assert first != second
-    assert stat.S_IMODE(first.stat().st_mode) == 0o600
+    with store.new_incoming(tmp_path, "ds_1") as first, store.new_incoming(tmp_path, "ds_1") as two:
+        assert first.name != two.name
+        assert stat.S_IMODE(os.fstat(first.fileno()).st_mode) == 0o600
 
 
 def build(folder):
@@ -52,20 +53,43 @@ def test_a_failed_build_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_sweep_takes_old_leftovers_and_nothing_else(tmp_path):
+def is_abandoned(tmp_path, name):
+    with store.abandoned(tmp_path, name) as nobodys:
+        return nobodys
+
+
+def test_an_upload_is_abandoned_when_the_last_process_that_holds_it_has_ended(tmp_path):
+    file = store.new_incoming(tmp_path, "ds_1")
+    (name,) = store.uploaded_names(tmp_path)
+    assert not is_abandoned(tmp_path, name)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(file.fileno(),)
+    )
+    file.close()
+    assert not is_abandoned(tmp_path, name)
+    child.kill()
+    child.wait()
+    child.stdin.close()
+    assert is_abandoned(tmp_path, name)
+
+
+def test_what_is_left_of_an_upload_goes_whole(tmp_path):
     datasets = tmp_path / "datasets"
     datasets.mkdir()
     build(datasets / "whole")
-    (datasets / "old.partial").mkdir()
-    (datasets / "old.partial" / "x.npy").touch()
-    (datasets / "new.partial").mkdir()
-    old, new = store.new_incoming(tmp_path), store.new_incoming(tmp_path)
-    for path in (old, datasets / "old.partial", datasets / "whole"):
-        os.utime(path, (time.time() - 7200,) * 2)
-    assert store.sweep(tmp_path, older_than_seconds=3600) == 2
-    assert {path.name for path in datasets.iterdir()} == {"whole", "new.partial"}
-    assert (old.exists(), new.exists()) == (False, True)
+    for name in ("ds_1", "ds_2"):
+        store.new_incoming(tmp_path, name).close()
+    first, second = sorted(store.uploaded_names(tmp_path) - {"whole"})
+    (datasets / f"{first}.partial").mkdir()
+    (datasets / f"{first}.partial" / "x.npy").touch()
+    build(datasets / second)
+    assert store.uploaded_names(tmp_path) == {"whole", first, second}
+    for name in (first, second, "never there"):
+        store.remove_upload(tmp_path, name)
+    assert store.uploaded_names(tmp_path) == {"whole"}
+    assert [path.name for path in datasets.iterdir()] == ["whole"]
 
 
-def test_sweeping_an_empty_data_folder_is_fine(tmp_path):
-    assert store.sweep(tmp_path, older_than_seconds=0) == 0
+def test_an_upload_that_is_over_leaves_no_file(tmp_path):
+    store.forget_incoming(store.new_incoming(tmp_path, "ds_1"))
+    assert store.uploaded_names(tmp_path) == set()

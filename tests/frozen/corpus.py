@@ -18,7 +18,8 @@ import numpy as np
 
 from service.errors import PlanRefused
 from service.planning.catalog import CATALOG, plan
-from service.planning.plan import Plan
+from service.planning.conversion import Kind
+from service.planning.plan import PLANNER_VERSION, Plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
 from workers.algorithms import RUNS
@@ -249,7 +250,7 @@ def jobs() -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield from EXTRA
 
 
-def facts(storage: str, label: str, columns: int, delta: float) -> Facts:
+def facts(storage: str, label: str, columns: int, delta: float, kind: Kind | None = None) -> Facts:
     fixed = {"feature_step": 1 / 4095, "linf_units": 4095, "l2_units": 4095}
     return Facts.model_validate(
         {
@@ -258,29 +259,40 @@ def facts(storage: str, label: str, columns: int, delta: float) -> Facts:
             "storage": storage,
             "label": label,
             "classes": 3 if label == "categorical" else None,
-            "account": AccountTerms.for_ceiling(4.0, delta),
+            "account": AccountTerms.for_ceiling(4.0, delta, kind),
             **(fixed if storage == "fixed" else {}),
         }
     )
 
 
 def plans() -> Iterator[tuple[str, Plan]]:
-    """By name; what cannot be planned is left out."""
+    """By name; what cannot be planned is left out. Planner 5 made those of all storages and columns;
+    those of a later one, named by it, are of either storage's own columns, and the first 17 jobs, one
+    of each algorithm, are planned on a gaussian account too, with a limit."""
     for number, (algorithm, label, job) in enumerate(jobs()):
-        for storage in ("fixed", "float64"):
-            for columns in (18, 3):
-                for delta in (1e-6, 0.0):
-                    asked = {"dataset": "d", "algorithm": algorithm, "privacy": {"epsilon": 2.0}}
-                    about = facts(storage, label, columns, delta)
-                    try:
-                        made = plan(JobSpec.model_validate(asked | job), about)
-                    except PlanRefused:
-                        try:
-                            clip = {"parameters": {**job.get("parameters", {}), "clip": 1.0}}
-                            made = plan(JobSpec.model_validate(asked | job | clip), about)
-                        except PlanRefused:
-                            continue
-                    yield f"{algorithm} {number} {storage} {columns} {delta:g}", made
+        for storage, columns in (("fixed", 18), ("float64", 3)):
+            abouts = {f"{delta:g}": facts(storage, label, columns, delta) for delta in (1e-6, 0.0)}
+            if number < len(CATALOG):
+                limits = (AccountTerms.for_ceiling(3.0, 1e-6, "gaussian"),)
+                about = facts(storage, label, columns, 1e-6, "gaussian")
+                abouts["gaussian"] = about.model_copy(update={"limits": limits})
+            for account, about in abouts.items():
+                asked = {"dataset": "d", "algorithm": algorithm, "privacy": {"epsilon": 2.0}}
+                made = _planned(asked | job, about)
+                if made is not None:
+                    name = f"{algorithm} {number} {storage} {columns} {account}"
+                    yield f"{name} {PLANNER_VERSION}", made
+
+
+def _planned(job: dict[str, Any], about: Facts) -> Plan | None:
+    """As it is asked, or with a clip where that is what it lacks."""
+    clip = {"parameters": {**job.get("parameters", {}), "clip": 1.0}}
+    for asked in (job, job | clip):
+        try:
+            return plan(JobSpec.model_validate(asked), about)
+        except PlanRefused:
+            continue
+    return None
 
 
 def rows_for(made: Plan) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ import pytest
 from service.db import migrate
 from service.ledger.check import check_ledger
 from service.planning.catalog import plan
+from service.planning.describe import describe
 from service.planning.plan import PLANNER_VERSION, Plan
 from service.planning.price import price_units
 from tests.frozen.corpus import CORPUS, run
@@ -36,6 +37,14 @@ def test_a_stored_plan_reads_prices_and_runs_as_it_did(stored):
         assert weights == stored["weights"]
     else:  # another exponential function may round a record, or a point, to the next lattice unit
         np.testing.assert_allclose(weights, stored["weights"], rtol=1e-3, atol=1e-3)
+
+
+def test_a_stored_plan_is_described_by_whichever_kinds_it_names(stored):
+    made = Plan.model_validate_json(stored["plan"])
+    said = describe(made)
+    assert said.release_count >= len(said.releases) > 0
+    of_clip = [one for one in said.releases if one.released == "a choice of the clip by scores"]
+    assert len(of_clip) == (made.private_clip is not None)
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from service.api.auth import create_principal
 from service.config import Settings
 from service.datasets.schema import Schema
 from service.db import new_id, now_ms
-from service.jobs.claim import claim
+from service.jobs.claim import claim, open_data
 from service.jobs.maintenance import reap
 from service.jobs.publish import publish
-from service.jobs.submit import submit
+from service.jobs.submit import Asked, submit
 from service.ledger.accounts import find_account, open_account
 from service.ledger.check import check_ledger
 from service.planning.spec import JobSpec
@@ -25,7 +25,7 @@ ROWS = 200
 class JobHarness:
     """One dataset with a budget, and every step that a submitter, a worker or the reaper takes."""
 
-    def __init__(self, db, folder):
+    def __init__(self, db, folder, *, rows=ROWS, epsilon=1.0, delta=1e-6, cap=None, kind=None):
         self.db = db
         self.settings = Settings(
             data_dir=folder, database_url=db.url, attempts_max=3, lease_seconds=5.0
@@ -33,7 +33,7 @@ class JobHarness:
         self.dataset, self.lineage = new_id("ds"), new_id("lin")
         schema = Schema.model_validate(numeric_schema(3))
         facts = {
-            "rows": ROWS,
+            "rows": rows,
             "columns": 4,
             "storage": "fixed",
             "feature_step": 0.5 / 4095,
@@ -64,32 +64,58 @@ class JobHarness:
                 connection,
                 lineage_id=self.lineage,
                 principal_id=self.owner,
-                epsilon=1.0,
-                delta=1e-6,
+                epsilon=epsilon,
+                delta=delta,
+                cap_epsilon=cap,
+                kind=kind,
             )
         folder = folder / "datasets" / self.dataset
         folder.mkdir(parents=True)
-        np.save(folder / "x.npy", np.ones((ROWS, 4), dtype=np.int16))
-        np.save(folder / "y.npy", np.ones(ROWS))
+        np.save(folder / "x.npy", np.ones((rows, 4), dtype=np.int16))
+        np.save(folder / "y.npy", np.ones(rows))
 
-    def submit(self, epsilon=0.1):
-        spec = JobSpec.model_validate(
+    def spec(self, epsilon=0.1, **changes):
+        return JobSpec.model_validate(
             {
                 "dataset": self.dataset,
                 "algorithm": "gradient-descent",
                 "loss": "logistic",
                 "privacy": {"epsilon": epsilon},
                 "parameters": {"steps": 3},
+                **changes,
             }
         )
+
+    def submit(self, epsilon=0.1, principal=None, **changes):
+        return self.submit_all([self.spec(epsilon, **changes)], principal).id
+
+    @staticmethod
+    def authorise(connection, dataset, hold):
+        return connection.execute(select(datasets).where(datasets.c.id == dataset)).one()
+
+    def submit_all(self, specs, principal=None, *, group=False):
         return submit(
             self.db,
             self.settings,
-            authorise=lambda connection: None,
-            principal_id=self.owner,
-            spec=spec,
-            metadata={},
-        ).job_id
+            authorise=self.authorise,
+            principal_id=principal or self.owner,
+            asked=[Asked(spec) for spec in specs],
+            group=group,
+        )
+
+    def analyst(self):
+        with self.db.write() as connection:
+            return create_principal(connection, new_id("analyst"), "analyst")
+
+    def account(self):
+        with self.db.read() as connection:
+            return find_account(connection, self.lineage)
+
+    def finish(self, job):
+        """As a worker does: claim it, open the data, publish."""
+        held = self.claim(job)
+        self.do(open_data, job, held.fence)
+        assert self.publish(job, held.fence)
 
     def do(self, action, *arguments):
         with self.db.write() as connection:

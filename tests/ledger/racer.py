@@ -1,5 +1,6 @@
 """One of several processes that race for one account: `python -m tests.ledger.racer URL ...`."""
 
+import json
 import sys
 import time
 
@@ -8,28 +9,31 @@ from sqlalchemy import select
 from service.db import Database, new_id
 from service.errors import BudgetExceeded
 from service.ledger.entries import append_entry
-from service.ledger.reserve import reserve
+from service.ledger.reserve import Wanted, reserve
+from service.planning.price import AccountTerms
 from service.tables import accounts
 
 
 def locked(db, account_id, units, who):
     with db.write() as connection:
-        reserve(
-            connection,
-            account_id,
-            units=units,
+        wanted = Wanted(
+            price=lambda terms: units,
+            epsilon=0.1,
+            delta=1e-6,
             principal_id=who,
             dataset_id=None,
             job_id=new_id("job"),
-            delta=1e-6,
         )
+        (outcome,) = reserve(connection, account_id, [wanted])
+    if isinstance(outcome, BudgetExceeded):
+        raise outcome
 
 
 def unlocked(db, account_id, units, who):
     """The mutant: it reads in one transaction and writes, by what it read, in another."""
     with db.read() as connection:
         row = connection.execute(select(accounts).where(accounts.c.id == account_id)).one()
-    if row.posted_units + row.pending_units + units > row.cap_units:
+    if row.posted_units + row.pending_units + units > row.ceiling_units:
         raise BudgetExceeded("nothing is left")
     time.sleep(0.005)  # the window is there anyway; wider, the race is lost every time
     with db.write() as connection:
@@ -38,6 +42,7 @@ def unlocked(db, account_id, units, who):
             account_id,
             kind="reserve",
             units=units,
+            costs=json.dumps({AccountTerms.model_validate_json(row.terms).key: units}),
             pending=units,
             principal_id=who,
             reason="race",

@@ -8,12 +8,13 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from service.api.auth import create_principal
 from service.db import new_id, now_ms
-from service.errors import AnalystCapExceeded, BudgetAlreadySet, BudgetExceeded, InvalidRequest
+from service.errors import BudgetAlreadySet, BudgetExceeded, InvalidRequest, Problem
 from service.ledger.accounts import find_account, lock_account, open_account
 from service.ledger.check import check_ledger
 from service.ledger.entries import append_entry
-from service.ledger.reserve import AlreadyResolvedError, post, reserve, set_share, void
-from service.planning.conversion import budget_units
+from service.ledger.limits import open_limits
+from service.ledger.reserve import AlreadyResolvedError, Wanted, post, reserve, void
+from service.planning.conversion import best_order, budget_units
 from service.tables import accounts, entries, lineages
 from tests.ledger.test_race import open_ledger
 
@@ -25,27 +26,30 @@ def ledger(db):
 
 
 def take(connection, account, owner, units):
-    return reserve(
-        connection,
-        account.id,
-        units=units,
+    wanted = Wanted(
+        price=lambda terms: units,
+        epsilon=0.1,
+        delta=account.terms.delta,
         principal_id=owner,
         dataset_id=None,
         job_id=new_id("job"),
-        delta=account.terms.delta,
     )
+    (outcome,) = reserve(connection, account.id, [wanted])
+    if isinstance(outcome, Problem):
+        raise outcome
+    return outcome
 
 
 def balances(db, account):
     with db.read() as connection:
         now = find_account(connection, account.lineage_id)
         assert check_ledger(connection) == []
-    return now.posted_units, now.pending_units, now.remaining_units
+    return now.posted_units, now.pending_units, now.ceiling.remaining_units
 
 
 def test_a_reservation_is_pending_until_it_is_resolved(db, ledger):
     owner, account = ledger
-    cap = account.cap_units
+    cap = account.ceiling_units
     with db.write() as connection:
         first, second = (take(connection, account, owner, units) for units in (1000, 500))
     assert balances(db, account) == (0, 1500, cap - 1500)
@@ -93,7 +97,7 @@ def test_entries_cannot_be_changed(db, ledger, change):
 def test_the_last_unit_can_be_spent_and_not_one_more(db, ledger):
     owner, account = ledger
     with db.write() as connection:
-        take(connection, account, owner, account.cap_units - 1)
+        take(connection, account, owner, account.ceiling_units - 1)
     with pytest.raises(BudgetExceeded) as refusal, db.write() as connection:
         take(connection, account, owner, 2)
     assert refusal.value.members["remaining_units"] == 1
@@ -107,7 +111,7 @@ def test_a_refusal_changes_nothing(db, ledger):
     owner, account = ledger
     before = balances(db, account)
     with pytest.raises(BudgetExceeded), db.write() as connection:
-        take(connection, account, owner, account.cap_units + 1)
+        take(connection, account, owner, account.ceiling_units + 1)
     assert balances(db, account) == before
     with db.read() as connection:
         assert len(connection.execute(select(entries)).all()) == 1
@@ -129,7 +133,11 @@ def test_the_cap_may_be_below_the_ceiling_and_a_ceiling_is_fixed_once(db, ledger
             cap_epsilon=0.5,
         )
     assert capped.ceiling_units == budget_units(2.0, 1e-6)
-    assert capped.cap_units == budget_units(0.5, 1e-6)
+    with db.read() as connection:
+        cap, shares = open_limits(connection, capped.id)
+    assert shares == {}
+    assert (cap.units, cap.terms.order) == (budget_units(0.5, 1e-6), best_order(0.5, 1e-6))
+    assert cap.in_advance and cap.terms.order != capped.terms.order
     for lineage_id, cap, error in (
         (account.lineage_id, None, BudgetAlreadySet),
         (new_id("lin"), 3.0, InvalidRequest),
@@ -143,24 +151,6 @@ def test_the_cap_may_be_below_the_ceiling_and_a_ceiling_is_fixed_once(db, ledger
                 delta=1e-6,
                 cap_epsilon=cap,
             )
-
-
-def test_an_analysts_share_bounds_them_and_not_others(db, ledger):
-    owner, account = ledger
-    with db.write() as connection:
-        analyst = create_principal(connection, "analyst", "analyst")
-        set_share(connection, account.id, analyst, 100)
-        seq = take(connection, account, analyst, 80)
-    with pytest.raises(AnalystCapExceeded) as refusal, db.write() as connection:
-        take(connection, account, analyst, 21)
-    assert refusal.value.members["remaining_units"] == 20
-    with db.write() as connection:
-        take(connection, account, owner, 1000)
-        void(connection, account.id, seq, "never opened")
-        take(connection, account, analyst, 100)
-    with pytest.raises(InvalidRequest), db.write() as connection:
-        set_share(connection, account.id, analyst, 99)
-    assert balances(db, account)[1] == 1100
 
 
 def test_the_check_finds_a_balance_that_does_not_follow(db, ledger):
@@ -180,7 +170,7 @@ def test_the_check_finds_a_balance_that_does_not_follow(db, ledger):
         st.tuples(st.sampled_from(["reserve", "post", "void"]), st.integers(0, 30)), max_size=20
     )
 )
-def test_any_history_keeps_the_books_within_the_cap(db, steps):
+def test_any_history_keeps_the_books_within_the_ceiling(db, steps):
     """The ledger against a plain model: a dict of open reservations and two sums."""
     with db.write() as connection:
         owner = create_principal(connection, new_id("owner"), "owner")
@@ -191,11 +181,11 @@ def test_any_history_keeps_the_books_within_the_cap(db, steps):
         account = open_account(
             connection, lineage_id=lineage, principal_id=owner, epsilon=1.0, delta=1e-6
         )
-    unit, posted, pending = account.cap_units // 40, 0, {}
+    unit, posted, pending = account.ceiling_units // 40, 0, {}
     for action, number in steps:
         with db.write() as connection:
             if action == "reserve":
-                fits = posted + sum(pending.values()) + number * unit <= account.cap_units
+                fits = posted + sum(pending.values()) + number * unit <= account.ceiling_units
                 try:
                     seq = take(connection, account, owner, number * unit)
                     assert fits

@@ -29,7 +29,7 @@ def open_ledger(db):
         account = open_account(
             connection, lineage_id=lineage, principal_id=owner, epsilon=1.0, delta=1e-6
         )
-    return owner, account, account.cap_units // FITS
+    return owner, account, account.ceiling_units // FITS
 
 
 def race(url, account, units, owner, mode):
@@ -53,7 +53,7 @@ def test_of_400_racing_reservations_exactly_the_300_that_fit_are_admitted(db):
         row = connection.execute(select(accounts)).one()
         reserved = connection.execute(select(entries).where(entries.c.kind == "reserve")).all()
         assert check_ledger(connection) == []
-    assert len(reserved) == FITS and row.pending_units == FITS * units <= row.cap_units
+    assert len(reserved) == FITS and row.pending_units == FITS * units <= row.ceiling_units
 
 
 @pytest.mark.parametrize("kind", DATABASES)
@@ -73,18 +73,18 @@ def test_the_same_race_catches_a_ledger_that_does_not_lock(kind, tmp_path):
 
 def test_the_database_itself_refuses_an_overspent_account(db):
     _, account, _ = open_ledger(db)
-    overspend = update(accounts).values(pending_units=accounts.c.cap_units + 1)
+    overspend = update(accounts).values(pending_units=accounts.c.ceiling_units + 1)
     with pytest.raises(IntegrityError), db.write() as connection:
         connection.execute(overspend.where(accounts.c.id == account.id))
 
 
 def without_check(url):
-    """The same tables, but for the constraint that keeps an account within its cap."""
+    """The same tables, but for the constraint that keeps an account within its ceiling."""
     if make_url(url).drivername.startswith("postgresql"):
         engine = create_engine(url)
         with engine.begin() as connection:
             connection.exec_driver_sql(
-                "ALTER TABLE accounts DROP CONSTRAINT ck_accounts_within_cap"
+                "ALTER TABLE accounts DROP CONSTRAINT ck_accounts_within_ceiling"
             )
         engine.dispose()
         return
@@ -92,7 +92,8 @@ def without_check(url):
     for table in metadata.sorted_tables:
         copy = table.to_metadata(loose)
         if copy.name == "accounts":
-            copy.constraints -= {c for c in copy.constraints if c.name == "ck_accounts_within_cap"}
+            gone = "ck_accounts_within_ceiling"
+            copy.constraints -= {c for c in copy.constraints if c.name == gone}
     engine = create_engine(url)
     with engine.begin() as connection:
         metadata.drop_all(connection)

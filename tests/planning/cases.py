@@ -67,6 +67,8 @@ def facts(
     delta: float = 1e-6,
     label: str = "binary",
     l2_units: int = 4095,
+    kind: str | None = None,
+    limits: tuple[AccountTerms, ...] = (),
 ) -> Facts:
     """Public facts of a dataset whose account has the ceiling (epsilon, delta)."""
     fixed = {"feature_step": 1 / 4095, "linf_units": 4095, "l2_units": l2_units}
@@ -75,7 +77,8 @@ def facts(
         columns=columns,
         storage=storage,
         label=label,
-        account=AccountTerms.for_ceiling(epsilon, delta),
+        account=AccountTerms.for_ceiling(epsilon, delta, kind),
+        limits=limits,
         **(fixed if storage == "fixed" else {}),
     )
 

@@ -4,12 +4,15 @@ from service.planning.catalog import CATALOG
 from service.planning.plan import Plan
 from tests.planning.cases import ROWS, facts, planned
 
-ACCOUNTS = {  # (the account's delta, the job's delta or None for the account's)
-    "renyi": (1e-6, None),
-    "pure": (0.0, None),
-    "smaller delta": (1e-6, 1e-9),
-    "larger delta": (1e-6, 1e-3),
-    "pure job on renyi": (1e-6, 0.0),
+ACCOUNTS = {  # (the account's kind and delta, the job's delta or None for the account's)
+    "renyi": ("renyi", 1e-6, None),
+    "pure": ("pure", 0.0, None),
+    "gaussian": ("gaussian", 1e-6, None),
+    "smaller delta": ("renyi", 1e-6, 1e-9),
+    "larger delta": ("renyi", 1e-6, 1e-3),
+    "smaller delta on gaussian": ("gaussian", 1e-6, 1e-9),
+    "pure job on renyi": ("renyi", 1e-6, 0.0),
+    "pure job on gaussian": ("gaussian", 1e-6, 0.0),
 }
 SIZES = [(2, 1), (1000, 20), (10**8, 300)]
 EPSILONS = [1e-4, 0.1234567, 1.0, 100.0]
@@ -25,6 +28,6 @@ CASES = [
 
 def plan_of(case) -> Plan:
     algorithm, account, storage, rows, columns, epsilon = case
-    delta, job_delta = ACCOUNTS[account]
-    about = facts(storage, rows, columns, epsilon, delta)
+    kind, delta, job_delta = ACCOUNTS[account]
+    about = facts(storage, rows, columns, epsilon, delta, kind=kind)
     return planned(algorithm, about, epsilon, job_delta)

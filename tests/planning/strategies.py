@@ -4,9 +4,13 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from service.planning.releases import (
+    Choice,
     Disjoint,
     Exponential,
     Gaussian,
+    Laplace,
+    LaplacePrefixes,
+    Leaf,
     Pure,
     Recursive,
     Release,
@@ -19,8 +23,20 @@ ANY = TypeAdapter(Release)
 integers = st.integers(1, 50)
 mechanisms = st.one_of(
     st.builds(Gaussian, sensitivity=integers, sigma=integers),
-    st.builds(Pure, sensitivity=integers, scale=integers),
-    st.builds(Exponential, sensitivity=integers, scale=integers),
+    *(
+        st.builds(kind, sensitivity=integers, scale=integers)
+        for kind in (Pure, Laplace, Exponential, Choice)
+    ),
+    st.builds(
+        LaplacePrefixes,
+        scale=integers,
+        leaves=st.lists(
+            st.builds(Leaf, sensitivity=integers, squares=integers, absolutes=integers),
+            min_size=1,
+            max_size=2,
+        ).map(tuple),
+        vectors=integers,
+    ),
 )
 choices = st.lists(st.tuples(integers, st.integers(0, 2**32), integers), min_size=1, max_size=4)
 mechanisms |= st.builds(

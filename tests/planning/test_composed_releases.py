@@ -77,6 +77,9 @@ def test_a_sequence_adds_and_disjoint_rows_cost_the_costliest(parts, order):
     assert (forward.pure() is None) == (apart.pure() is None) == (None in pures)
     if None not in pures:
         assert forward.pure() == sum(pures) and apart.pure() == max(pures)
+    squares = [part.mu_squared() for part in parts]
+    assert forward.mu_squared() == backward.mu_squared() == sum(squares)
+    assert apart.mu_squared() == max(squares)
 
 
 @given(releases, orders)
@@ -85,6 +88,8 @@ def test_no_price_is_free_and_none_exceeds_the_pure_one(release, order):
     assert isinstance(renyi, Fraction) and renyi > 0
     assert pure is None or 0 < renyi <= pure
     assert gaussian is None or (gaussian > 0 and renyi == order * gaussian / 2)
+    assert release.mu_squared() > 0
+    assert gaussian is None or gaussian == release.mu_squared()
 
 
 @given(releases)

@@ -20,7 +20,6 @@ from service.planning.price import (
     fits_own_target,
     price_units,
 )
-from service.planning.releases import SampledGaussian
 from tests.planning.cases import JOBS, SUMS, facts, planned, spec
 from tests.planning.grid import ACCOUNTS, CASES, plan_of
 
@@ -46,7 +45,7 @@ def test_the_guarantee(case):
     _, account, _, rows, _, epsilon = case
     made = plan_of(case)
     terms = made.facts.account
-    account_delta, job_delta = ACCOUNTS[account]
+    kind, account_delta, job_delta = ACCOUNTS[account]
     delta = account_delta if job_delta is None else job_delta
 
     # plain data: the same text every time, and nothing lost in it
@@ -55,11 +54,17 @@ def test_the_guarantee(case):
     assert Plan.model_validate_json(made.canonical()).digest() == made.digest()
 
     # the price is the release's, and never above what was asked
-    asked, ceiling = budget_units(epsilon, delta), budget_units(epsilon, account_delta)
+    asked, ceiling = (budget_units(epsilon, each, kind) for each in (delta, account_delta))
     assert made.price.units == price_units(made.release, terms) > 0
     assert (made.price.kind, made.price.order) == (terms.kind, terms.order)
-    order = terms.order
-    cost = UNITS * (made.release.renyi(order) / order if order else made.release.pure())
+    cost = (
+        UNITS
+        * {
+            "renyi": lambda: made.release.renyi(terms.order) / terms.order,
+            "gaussian": lambda: made.release.mu_squared() / 2,
+            "pure": made.release.pure,
+        }[kind]()
+    )
     assert cost <= made.price.units < cost + 1
     if (delta > 0) == (account_delta > 0):
         assert made.price.units <= asked
@@ -109,13 +114,13 @@ def test_another_process_with_other_hashes_plans_the_same():
 
 @pytest.mark.parametrize("algorithm", CATALOG)
 def test_a_job_of_another_delta_is_charged_no_more_than_its_own_rho(algorithm):
-    """Gaussian noise costs the same rho at every order, so the account's order does not matter; over
-    batches that are drawn, what costs more at one order than at the other has noise for both."""
+    """Gaussian noise costs the same rho at every order, so the account's order does not matter; what
+    costs more at one order than at the other, as drawn batches and choices do, has noise for both."""
     made = [planned(algorithm, facts(epsilon=ceiling), 0.5, 1e-8) for ceiling in (0.5, 1, 9)]
     charged = [one.price.units for one in made]
     assert 0 < max(charged) <= budget_units(0.5, 1e-8)
-    drawn = [isinstance(getattr(one.release, "release", None), SampledGaussian) for one in made]
-    assert any(drawn) or len(set(charged)) == 1
+    by_order = [one.release.gaussian() is None for one in made]
+    assert any(by_order) or len(set(charged)) == 1
 
 
 @pytest.mark.parametrize("algorithm", CATALOG)

@@ -28,11 +28,11 @@ algorithms = pytest.mark.parametrize("algorithm", ALL)
 def test_the_guarantee_of_a_chosen_clip(algorithm, account, storage, halvings):
     """Choice and sums together cost no more than was asked, and no less to speak of."""
     drawn = {"halvings": halvings, "steps": 50} if halvings else {}
-    account_delta, job_delta = ACCOUNTS[account]
+    kind, account_delta, job_delta = ACCOUNTS[account]
     delta = account_delta if job_delta is None else job_delta
     for rows, columns in SIZES[1:]:
         for epsilon in EPSILONS[1:]:
-            about = facts(storage, rows, columns, epsilon, account_delta)
+            about = facts(storage, rows, columns, epsilon, account_delta, kind=kind)
             job = spec(algorithm, epsilon, job_delta, parameters={"clip": "private", **drawn})
             made = plan(job, about)
             assert Plan.model_validate_json(made.canonical()).digest() == made.digest()
@@ -41,7 +41,7 @@ def test_the_guarantee_of_a_chosen_clip(algorithm, account, storage, halvings):
             assert fits_own_target(made.release, epsilon, delta)
             assert made.price.units == price_units(made.release, about.account)
             if delta == account_delta:
-                asked = budget_units(epsilon, delta)
+                asked = budget_units(epsilon, delta, kind)
                 assert 0.999 * asked <= made.price.units <= asked
                 assert price_units(choice, about.account) <= 0.11 * asked + 1
             assert 0 <= made.private_clip.rank <= rows

@@ -4,9 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from service.planning.releases import (
+    Choice,
     Disjoint,
     Exponential,
     Gaussian,
+    Laplace,
     Pure,
     Repeat,
     Subsample,
@@ -19,8 +21,8 @@ SHAPES = [
     (Gaussian, "sigma", {"sensitivity": 4}),
     (Pure, "sensitivity", {"scale": 4}),
     (Pure, "scale", {"sensitivity": 4}),
-    (Exponential, "sensitivity", {"scale": 4}),
-    (Exponential, "scale", {"sensitivity": 4}),
+    *((kind, "sensitivity", {"scale": 4}) for kind in (Exponential, Laplace, Choice)),
+    *((kind, "scale", {"sensitivity": 4}) for kind in (Exponential, Laplace, Choice)),
     (Repeat, "times", {"release": Pure(sensitivity=1, scale=1)}),
     (Disjoint, "copies", {"parts": (Pure(sensitivity=1, scale=1),)}),
     (Subsample, "batch", {"release": Pure(sensitivity=1, scale=1), "population": 9}),

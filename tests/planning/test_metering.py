@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.planning.releases import (
+    Choice,
     Disjoint,
     Exponential,
     Gaussian,
+    Laplace,
     Leaf,
     Prefixes,
     Pure,
@@ -27,13 +29,15 @@ from workers.prefixes import prefixes
 ALL = range(100)
 GAUSSIAN, LAPLACE, CHOICE = (
     Gaussian(sensitivity=3, sigma=8),
-    Pure(sensitivity=3, scale=8),
-    Exponential(sensitivity=3, scale=8),
+    Laplace(sensitivity=3, scale=8),
+    Choice(sensitivity=3, scale=8),
 )
 ASKS = {
     GAUSSIAN: Ask("gaussian", 3, 8, ALL),
     LAPLACE: Ask("laplace", 3, 8, ALL),
     CHOICE: Ask("exponential", 3, 8, ALL),
+    Pure(sensitivity=3, scale=8): Ask("laplace", 3, 8, ALL),
+    Exponential(sensitivity=3, scale=8): Ask("exponential", 3, 8, ALL),
 }
 
 

@@ -46,15 +46,16 @@ def test_no_connection_is_open_while_it_plans(service, monkeypatch, kind):
 
     for name in ("plan_for", "epsilon_for_noise", "compare"):
         watched(name)
-    asked = {"authorised": lambda connection: spec_of(job(scene.dataset))}
+    asked = {
+        "principal_id": scene.analyst.id,
+        "authorised": lambda connection: spec_of(job(scene.dataset)),
+    }
     if kind == "comparison":
         quoting.comparison(db, service.settings, **asked)
     elif kind == "noise":
-        quoting.quote_for_noise(
-            db, service.settings, principal_id=scene.analyst.id, noise=0.05, **asked
-        )
+        quoting.quote_for_noise(db, service.settings, noise=0.05, **asked)
     else:
-        quoting.quote(db, service.settings, principal_id=scene.analyst.id, **asked)
+        quoting.quote(db, service.settings, **asked)
     assert planned and set(planned) == {0} and db.open == 0
     assert db.reads == (1 if kind == "comparison" else 2)
 
@@ -77,7 +78,7 @@ def test_a_quote_refuses_in_the_words_of_the_ledger(service):
     scene.owner.request("PUT", grants, json={"epsilon_cap": 0.2})
     code, quote = refused(scene, job(scene.dataset, 0.5))
     assert code == "analyst_cap_exceeded" and quote["largest_epsilon"] < 0.21
-    assert quote["largest_epsilon"] == quote["budget"]["share"]["epsilon_remaining"]
+    assert quote["largest_epsilon"] == quote["budget"]["epsilon_remaining"]
     freeze = f"/v1/datasets/{scene.dataset}/budget/freeze"
     scene.owner.request("POST", freeze, json={"reason": "under review"})
     code, quote = refused(scene, job(scene.dataset, 0.1))

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from tools.docs import algorithms, contributing, job_spec, schema
+from tools.docs import algorithms, budgets, contributing, job_spec, schema
 from tools.docs.markdown import ROOT
 
 
 def pages() -> dict[str, str]:
     """Every generated page, by its path in the repository."""
-    return algorithms.pages() | job_spec.pages() | schema.pages() | contributing.pages()
+    made = (algorithms, job_spec, schema, contributing, budgets)
+    return {name: text for module in made for name, text in module.pages().items()}
 
 
 def stale(root: Path = ROOT) -> set[str]:

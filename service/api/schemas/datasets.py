@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from service.api.schemas.budgets import LimitView
 from service.api.schemas.common import Id, Name, RequestBody
 from service.datasets.schema import Schema
 from service.planning.conversion import EPSILON_MAX
@@ -16,6 +17,14 @@ class DatasetRequest(RequestBody):
         default=None,
         description="Another dataset of yours about the same people: both spend from one account.",
     )
+    shared_ledger: bool = Field(
+        default=False,
+        description="Whether analysts see each other's ledger entries and audit records.",
+    )
+
+
+class SharingRequest(RequestBody):
+    shared_ledger: bool = Field(description="Whether analysts see all of the ledger and the chain.")
 
 
 class GrantRequest(RequestBody):
@@ -38,6 +47,9 @@ class DatasetSummary(BaseModel):
     storage: Literal["fixed", "float64"]
     audit_length: int
     audit_head: str | None
+    shared_ledger: bool = Field(
+        description="Whether analysts see all of its ledger and chain; else what is their own."
+    )
     created_at: str
     same_content_as: list[str] | None = Field(
         default=None, description="Administrators only: others' datasets with identical content."
@@ -57,8 +69,8 @@ class GrantView(BaseModel):
     dataset: str
     principal: str
     name: str
-    units_cap: int | None
-    units_committed: int
-    epsilon_cap: float | None
-    epsilon_committed: float
+    units_committed: int = Field(description="Posted and pending, at the ceiling's terms.")
+    fraction_committed: float = Field(description="Of the ceiling.")
+    epsilon_cap: float | None = Field(description="Their share, where they have one.")
+    share: LimitView | None = Field(description="What their share holds, counted at its own order.")
     created_at: str

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.schemas.common import Metadata
+from service.api.schemas.common import JOBS_MAX, Metadata, RequestBody
 from service.api.schemas.quotes import ChoiceView
 from service.datasets.schema import Schema
 from service.planning.describe import Description
@@ -33,6 +33,7 @@ class JobView(BaseModel):
     id: str
     dataset: str
     principal: str
+    group: str | None = Field(description="Of jobs that were reserved together.")
     state: Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]
     spec: JobSpec
     choice: ChoiceView | None = Field(description='Submitted with algorithm "auto": why this one.')
@@ -45,6 +46,20 @@ class JobView(BaseModel):
     created_at: str
     started_at: str | None
     finished_at: str | None
+
+
+class GroupRequest(RequestBody):
+    jobs: list[JobRequest] = Field(
+        min_length=1, max_length=JOBS_MAX, description="Reserved in this order, all or none."
+    )
+
+
+class GroupView(BaseModel):
+    """Jobs that were reserved together, in the order of the request."""
+
+    object: Literal["group"] = "group"
+    id: str
+    data: list[JobView]
 
 
 class ReleasesView(Description):

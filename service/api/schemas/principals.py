@@ -15,6 +15,11 @@ class PrincipalRequest(RequestBody):
 class KeyRequest(RequestBody):
     principal: Id | None = Field(default=None, description="Default: yourself.")
     expires_days: int | None = Field(default=None, ge=1, le=3650)
+    outlives: bool | None = Field(
+        default=None,
+        description="Administrators only: whether the key outlives the one it is made with. Default: "
+        "another principal's does, one's own does not.",
+    )
 
 
 class SessionRequest(RequestBody):
@@ -37,6 +42,8 @@ class KeyView(BaseModel):
     created_at: str
     expires_at: str | None
     revoked_at: str | None
+    minted_by: str | None = Field(description="The key that it was made with.")
+    outlives: bool = Field(description="Else it ends with the key that it was made with.")
 
 
 class SessionView(BaseModel):

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.schemas.budgets import BudgetView
+from service.api.schemas.budgets import BudgetView, LimitView
+from service.api.schemas.common import JOBS_MAX, RequestBody
 from service.planning.describe import Description
 from service.planning.plan import Plan
 from service.planning.spec import JobSpec
@@ -62,3 +63,36 @@ class QuoteView(Description):
     plan: Plan
     plan_digest: str
     budget: BudgetView
+
+
+class BatchRequest(RequestBody):
+    jobs: list[JobSpec] = Field(
+        min_length=1, max_length=JOBS_MAX, description="Priced in this order, one after the other."
+    )
+
+
+class BatchRow(BaseModel):
+    """One job of a batch; null where it cannot be planned."""
+
+    index: int
+    dataset: str
+    algorithm: str
+    epsilon: float
+    fits: bool = Field(description="After those before it that fit.")
+    refusal: str | None
+    price_units: int | None
+    fraction: float | None = Field(description="Of the ceiling.")
+    plan_digest: str | None
+
+
+class AccountAfter(BaseModel):
+    account: str
+    limits: list[LimitView] = Field(description="As they would be with all that fit reserved.")
+
+
+class BatchView(BaseModel):
+    object: Literal["batch"] = "batch"
+    all_fit: bool
+    fitting: int
+    data: list[BatchRow]
+    after: list[AccountAfter]

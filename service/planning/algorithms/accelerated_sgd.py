@@ -84,8 +84,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     for steps in steps_to_try(parameters.steps, asked, n):
         batch = asked
         if batch is None:
-            batch = n >> best_halvings(goal, facts, plain, d, C, n, steps)
-        noise = noise_variance(goal, facts, plain, batch, n, steps)
+            batch = n >> best_halvings(goal, plain, d, C, n, steps)
+        noise = noise_variance(goal, plain, batch, n, steps)
         V = d * noise / batch**2 + drawing_variance(C, batch, n)
         for beta in smooth.choices(steps, D, mu):
             error, _ = staged(steps, beta, mu, D, V)

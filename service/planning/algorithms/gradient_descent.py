@@ -146,7 +146,7 @@ def _network_batch(facts: Facts, p: Problem, goal: Target, clip: float, steps: i
     plain = calibrate(goal, facts, p, clip, times=1)
 
     def noise(batch: int) -> float:
-        return noise_variance(goal, facts, plain, batch, p.n, steps) / batch**2
+        return noise_variance(goal, plain, batch, p.n, steps) / batch**2
 
     best, most = p.n, NETWORK_NOISE * noise(p.n)
     for halvings in range(1, NETWORK_HALVINGS + 1):

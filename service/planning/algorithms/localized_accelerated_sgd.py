@@ -56,6 +56,7 @@ from service.planning.shared.subsampling import (
     best_halvings,
     calibrate_sampled,
     drawing_variance,
+    gradients_max,
     noise_variance,
     quickest,
     sampled,
@@ -128,14 +129,18 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         return error + G * sqrt(distance), phases
 
     found: list[Candidate] = []
-    for steps in [parameters.steps] if parameters.steps else STEPS[4:]:
-        halvings = parameters.halvings
+    asked, tried = parameters.halvings, [parameters.steps] if parameters.steps else STEPS[4:]
+    if not goal.credits_draws:  # all rows, in as many steps as there is time for
+        asked = asked or 0
+        tried = [steps for steps in tried if steps * (n >> asked) <= gradients_max(n)] or tried[:1]
+    for steps in tried:
+        halvings = asked
         if halvings is None:
-            halvings = best_halvings(goal, facts, plain, d, G, -(-n // 2), steps)
+            halvings = best_halvings(goal, plain, d, G, -(-n // 2), steps)
         rows = layout(n, wanted, halvings)
         if found and len(rows) < len(layout(n, wanted, 0)):
             continue  # batches so small that they leave no rows for the last phases
-        variance = d * noise_variance(goal, facts, plain, 1, 2**halvings, steps)
+        variance = d * noise_variance(goal, plain, 1, 2**halvings, steps)
         batch, population = rows[0]
         V = variance / batch**2 + drawing_variance(G, batch, population)
         first = sqrt(8 * G**2 / population + 32 * V / steps) / D

@@ -27,7 +27,7 @@ a record really meets. The smoothness of the loss is not trusted: slopes are cli
 in R is to base 2.
 """
 
-from math import log, sqrt
+from math import log, pi, sqrt
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
-from service.planning.conversion import UNITS, best_order
+from service.planning.conversion import UNITS
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import DERIVATIVE_UNITS, SCALE_MAX, ScoreLattice, Target, target
 from service.planning.needs import WITH_VERTICES, Needs
@@ -104,16 +104,15 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     require_slope_bound(NAME, spec, p)
     s, margin = shape(spec, facts)
     L0 = loss.lipschitz(margin, facts.label_bound)
-    order = min(best_order(goal.epsilon, goal.delta), facts.account.order or 2) if goal.delta else 0
 
     gaps = []
     possible = layouts(NAME, p.n, parameters.rounds)
     for layout in possible:
-        one, release = _round(layout[-1], goal, order, facts, s, L0, p.smoothness)
+        one, release = _round(layout[-1], goal, facts, s, L0, p.smoothness)
         gaps.append(_gap(one, release, spec, p, s, L0))
     gap = min(gaps)
     layout = possible[gaps.index(gap)]
-    made = [_round(one, goal, order, facts, s, L0, p.smoothness) for one in layout]
+    made = [_round(one, goal, facts, s, L0, p.smoothness) for one in layout]
     rounds, releases = zip(*made, strict=True)
     if max(max(release.scales) for release in releases) > SCALE_MAX:
         raise PlanRefused(
@@ -145,9 +144,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
 
 
 def _round(
-    layout: Round, goal: Target, order: int, facts: Facts, s: Shape, L0: float, L1: float
+    layout: Round, goal: Target, facts: Facts, s: Shape, L0: float, L1: float
 ) -> tuple[ChoiceRound, Recursive]:
-    """A round whose choices cost what was asked, and its release. `order` is 0 for delta = 0."""
+    """A round whose choices cost what was asked, and its release."""
     batches = [len(rows) for rows in layout.batches()]
     bounds = slope_bounds(L0, L1 * s.width, layout.steps)
     kept = tuple(round(ONE * (1 - step_size(t))) for t in range(layout.steps))
@@ -156,14 +155,9 @@ def _round(
         for bound, rows in zip(bounds, batches, strict=True)
     )
     moved = tuple(-(-2 * DERIVATIVE_UNITS * s.pairs * gain // ONE) for gain in gains)
-    even = _even(moved, kept, order)
+    even = _even(moved, kept, squares=goal.delta > 0)
     trial = Recursive(sensitivities=moved, kept=kept, scales=even, slack=SLACK)
-    if order:
-        rho = goal.units / UNITS
-        factor = min(sqrt(trial.squares() / 8 / rho), float(trial.pure()) / (order * rho))
-    else:
-        factor = float(trial.pure()) / (goal.units / UNITS)
-    factor *= 1 + 2.0**-40  # far more than these floats err
+    factor = _factor(trial, goal) * (1 + 2.0**-40)  # far more than these floats err
     scales = tuple(int(scale * factor) + 1 for scale in even)
     unit = L0 * (facts.feature_step or 0.0) / (DERIVATIVE_UNITS * batches[0])
     if max_score(batches, kept, gains, s.pairs) >= _SCORE_MAX:
@@ -176,13 +170,23 @@ def _round(
     )
 
 
-def _even(moved: tuple[int, ...], kept: tuple[int, ...], order: int) -> tuple[int, ...]:
+def _factor(trial: Recursive, goal: Target) -> float:
+    """By what to multiply the scales, so that they cost what `goal` has at all of its terms."""
+    amount, squares, epsilon = goal.units / UNITS, trial.squares(), float(trial.pure())
+    if goal.delta == 0:
+        return epsilon / amount
+    if not goal.orders:
+        return sqrt(pi / 16 * squares / amount)
+    return min(sqrt(squares / 8 / amount), epsilon / (min(goal.orders) * amount))
+
+
+def _even(moved: tuple[int, ...], kept: tuple[int, ...], *, squares: bool) -> tuple[int, ...]:
     """Scales in proportion to what a record of each batch moves, in all choices together."""
     scales, total = [], 0.0
     for move, keep in zip(reversed(moved), reversed((*kept[1:], 0)), strict=True):
         share = keep / ONE
-        total = 1 + (share**2 if order else share) * total
-        scales.append(int(move * (sqrt(total) if order else total)) + 1)
+        total = 1 + (share**2 if squares else share) * total
+        scales.append(int(move * (sqrt(total) if squares else total)) + 1)
     return tuple(reversed(scales))
 
 

@@ -1,11 +1,14 @@
 """A small algebra of releases that price themselves.
 
 A release says what leaves the data: a mechanism, an integer sensitivity and an integer noise scale
-in units of its lattice, and how mechanisms combine. It prices itself two ways, both as exact
+in units of its lattice, and how mechanisms combine. It prices itself three ways, all as exact
 rationals that are upper bounds:
 
 - `renyi(order)`: the Renyi divergence at an integer order >= 2 between neighbours;
 - `pure()`: the pure epsilon, or None where there is none;
+
+- `mu_squared()`: mu^2 for a mu at which it is mu-GDP (no easier to tell apart than two unit normals
+  whose means are mu apart);
 
 and says with `gaussian()` the squared mu of the single Gaussian it is equivalent to, where it is.
 While a job runs, `meter()` lets out what was priced and nothing else (metering.py).
@@ -26,17 +29,29 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from service.planning.amplification import DIGITS, ORDER_MAX, ROUND_UP, as_decimal, subsampled
+from service.planning.divergences import mu_squared_of_pure, randomised_response
 from service.planning.releases import metering
 from service.planning.releases.base import ReleaseBase
 from service.planning.releases.metering import Meter
-from service.planning.releases.running import Leaf, Prefixes, Recursive
-from service.planning.releases.single import Exponential, Gaussian, Pure, SampledGaussian
+from service.planning.releases.running import LaplacePrefixes, Leaf, Prefixes, PrefixSums, Recursive
+from service.planning.releases.single import (
+    Choice,
+    Exponential,
+    Gaussian,
+    Laplace,
+    Pure,
+    SampledGaussian,
+)
 
 __all__ = [
+    "Choice",
     "Disjoint",
     "Exponential",
     "Gaussian",
+    "Laplace",
+    "LaplacePrefixes",
     "Leaf",
+    "PrefixSums",
     "Prefixes",
     "Pure",
     "Recursive",
@@ -63,6 +78,9 @@ class Sequence(ReleaseBase):
     def gaussian(self) -> Fraction | None:
         return _sum([part.gaussian() for part in self.parts])
 
+    def mu_squared(self) -> Fraction:
+        return sum((part.mu_squared() for part in self.parts), Fraction(0))
+
     def meter(self) -> Meter:
         return metering.Parts(self.parts)
 
@@ -84,6 +102,9 @@ class Repeat(ReleaseBase):
     def gaussian(self) -> Fraction | None:
         mu_squared = self.release.gaussian()
         return None if mu_squared is None else self.times * mu_squared
+
+    def mu_squared(self) -> Fraction:
+        return self.times * self.release.mu_squared()
 
     def meter(self) -> Meter:
         return metering.Times(self.release, self.times)
@@ -112,6 +133,9 @@ class Disjoint(ReleaseBase):
         squares = [part.gaussian() for part in self.parts]
         return None if None in squares else max(s for s in squares if s is not None)
 
+    def mu_squared(self) -> Fraction:
+        return max(part.mu_squared() for part in self.parts)
+
     def meter(self) -> Meter:
         return metering.Apart(self.parts, self.copies)
 
@@ -128,7 +152,9 @@ class Subsample(ReleaseBase):
 
     and never more than the inner release itself (the batch's positions do not depend on the data,
     so the mixture is jointly quasi-convex), nor than the pure epsilon log(1 + gamma (e^e(oo) - 1))
-    implies by itself.
+    implies by itself: for Laplace noise by `randomised_response`, for kinds that came before it by
+    the older bounds on that. mu is that of the inner release, as for `SampledGaussian`, or the one
+    that the pure epsilon implies.
     """
 
     kind: Literal["subsample"] = "subsample"
@@ -149,8 +175,15 @@ class Subsample(ReleaseBase):
         share = self.batch // common, self.population // common
         amplified, pure = subsampled(self.release, *share, order), self.pure()
         bounds = [self.release.renyi(order), amplified]
-        bounds += [] if pure is None else [pure, order * pure**2 / 2]
+        if pure is not None and isinstance(self.release, Laplace):
+            bounds.append(randomised_response(pure, order))
+        elif pure is not None:
+            bounds += [pure, order * pure**2 / 2]
         return min(bound for bound in bounds if bound is not None)
+
+    def mu_squared(self) -> Fraction:
+        inner, pure = self.release.mu_squared(), self.pure()
+        return inner if pure is None else min(inner, mu_squared_of_pure(pure))
 
     def meter(self) -> Meter:
         """Of one vector or choice; that several come of one batch is priced and never run."""
@@ -172,11 +205,14 @@ class Subsample(ReleaseBase):
 Release = Annotated[
     Gaussian
     | Pure
+    | Laplace
     | Exponential
+    | Choice
     | Sequence
     | Repeat
     | Disjoint
     | Prefixes
+    | LaplacePrefixes
     | Subsample
     | SampledGaussian
     | Recursive,

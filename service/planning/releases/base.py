@@ -22,6 +22,10 @@ class ReleaseBase(BaseModel):
         """mu^2 of the one Gaussian this release is equivalent to, or None."""
         return None
 
+    def mu_squared(self) -> Fraction:
+        """An upper bound on mu^2 for a mu at which the release is mu-GDP."""
+        raise NotImplementedError
+
     def meter(self) -> Meter:
         """What lets out this release and nothing else, once."""
         raise NotImplementedError

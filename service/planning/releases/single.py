@@ -1,4 +1,8 @@
-"""Mechanisms: one noisy vector, or one choice."""
+"""Mechanisms: one noisy vector, or one choice.
+
+`Laplace` and `Choice` have taken the place of `Pure` and `Exponential`, which stored Plans name: the
+same mechanisms at the exact divergence instead of a bound on it.
+"""
 
 from fractions import Fraction
 from math import gcd
@@ -7,6 +11,12 @@ from typing import Literal
 from pydantic import PositiveInt, model_validator
 
 from service.planning.amplification import ORDER_MAX, sampled_gaussian
+from service.planning.divergences import (
+    bounded_range,
+    laplace,
+    mu_squared_of_pure,
+    mu_squared_of_range,
+)
 from service.planning.releases import metering
 from service.planning.releases.base import ReleaseBase
 from service.planning.releases.metering import Meter
@@ -31,6 +41,9 @@ class Gaussian(ReleaseBase):
         return None
 
     def gaussian(self) -> Fraction | None:
+        return self.mu_squared()
+
+    def mu_squared(self) -> Fraction:
         return Fraction(self.sensitivity**2, self.sigma**2)
 
     def meter(self) -> Meter:
@@ -55,6 +68,36 @@ class Pure(ReleaseBase):
     def pure(self) -> Fraction:
         return Fraction(self.sensitivity, self.scale)
 
+    def mu_squared(self) -> Fraction:
+        return mu_squared_of_pure(self.pure())
+
+    def meter(self) -> Meter:
+        return metering.Single("laplace", self.sensitivity, self.scale)
+
+
+class Laplace(ReleaseBase):
+    """An integer vector plus Laplace noise of `scale`, rounded, in every coordinate; `sensitivity`
+    bounds the l1 distance between neighbours.
+
+    Rounding is post-processing, as for `Gaussian`. A coordinate that is shifted by x scales has
+    divergence log(a/(2a-1) e^((a-1)x) + (a-1)/(2a-1) e^(-ax))/(a-1): a logarithm of a sum of
+    exponentials of linear functions, so convex in x, and 0 at 0. The sum over coordinates is
+    therefore largest where one of them has all of the shift.
+    """
+
+    kind: Literal["laplace"] = "laplace"
+    sensitivity: PositiveInt
+    scale: PositiveInt
+
+    def renyi(self, order: int) -> Fraction:
+        return laplace(self.pure(), order)
+
+    def pure(self) -> Fraction:
+        return Fraction(self.sensitivity, self.scale)
+
+    def mu_squared(self) -> Fraction:
+        return mu_squared_of_pure(self.pure())
+
     def meter(self) -> Meter:
         return metering.Single("laplace", self.sensitivity, self.scale)
 
@@ -77,6 +120,35 @@ class Exponential(ReleaseBase):
 
     def pure(self) -> Fraction:
         return Fraction(self.sensitivity, self.scale)
+
+    def mu_squared(self) -> Fraction:
+        return mu_squared_of_range(self.pure())
+
+    def meter(self) -> Meter:
+        return metering.Single("exponential", self.sensitivity, self.scale)
+
+
+class Choice(ReleaseBase):
+    """A choice v with probability proportional to exp(-score(v)/scale); `sensitivity` as for
+    `Exponential`.
+
+    Its privacy loss lies in [t - e, t] for some t, with e = sensitivity/scale. e^loss has mean 1 and
+    its a-th power is convex in it, so of all such losses one with two values has the largest
+    divergence; the largest over t is `bounded_range`.
+    """
+
+    kind: Literal["choice"] = "choice"
+    sensitivity: PositiveInt
+    scale: PositiveInt
+
+    def renyi(self, order: int) -> Fraction:
+        return bounded_range(self.pure(), order)
+
+    def pure(self) -> Fraction:
+        return Fraction(self.sensitivity, self.scale)
+
+    def mu_squared(self) -> Fraction:
+        return mu_squared_of_range(self.pure())
 
     def meter(self) -> Meter:
         return metering.Single("exponential", self.sensitivity, self.scale)
@@ -112,6 +184,11 @@ class SampledGaussian(ReleaseBase):
 
     def pure(self) -> Fraction | None:
         return None
+
+    def mu_squared(self) -> Fraction:
+        """Of the Gaussian itself: given the positions, which do not depend on the data, the trade-off
+        is no worse than G_mu or none at all, and G_mu is convex. A draw earns nothing here."""
+        return Fraction(self.sensitivity**2, self.sigma**2)
 
     def meter(self) -> Meter:
         drawn = self.batch, self.population

@@ -44,7 +44,6 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.conversion import UNITS, best_order
 from service.planning.draft import PrivateClip
 from service.planning.lattice import Target, choice_scale
 from service.planning.problem import Problem
@@ -182,7 +181,7 @@ def _choice(
 ) -> tuple[PrivateClip, Target]:
     n = facts.rows
     share = replace(goal, units=int(goal.units * parameters.clip_share))
-    scale = choice_scale(share, facts, PrivateClip.SENSITIVITY, 1) if share.units > 0 else 0
+    scale = choice_scale(share, PrivateClip.SENSITIVITY, 1) if share.units > 0 else 0
     least = min(0.5, _OFF * scale / n)
     quantile = parameters.clip_quantile or 1 - min(0.5, max(1 / max(z, 1.0), least))
     if quantile > 1 - least:
@@ -193,22 +192,13 @@ def _choice(
         )
     if scale > 0:
         choice = PrivateClip(rank=min(n, round(quantile * n)), scale=scale)
-        left = replace(goal, units=goal.units - _spent(choice, facts, goal))
+        left = replace(goal, units=goal.units - goal.cost(choice.release()))
         if left.units > 0:
             return choice, left
     raise PlanRefused(
         "privacy.epsilon is too small to pay for a private clip and for sums; ask a larger epsilon, "
         "or set parameters.clip."
     )
-
-
-def _spent(choice: PrivateClip, facts: Facts, goal: Target) -> int:
-    """In units, rounded up: at the job's Renyi order and at the account's."""
-    release = choice.release()
-    if goal.delta == 0:
-        return -int(-release.pure() * UNITS // 1)
-    orders = {best_order(goal.epsilon, goal.delta), facts.account.order or 2}
-    return max(-int(-release.renyi(a) / a * UNITS // 1) for a in orders)
 
 
 def rows_that_drown(goal: Target, n: int, d: int, steps: float) -> float:

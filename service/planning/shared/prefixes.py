@@ -37,7 +37,7 @@ from service.planning.lattice import (
     sum_lattice,
 )
 from service.planning.problem import Problem
-from service.planning.releases import Leaf, Prefixes
+from service.planning.releases import LaplacePrefixes, Leaf, Prefixes
 from service.planning.spec import Facts
 
 PRECISION = 8  # p: in root's integers
@@ -126,7 +126,7 @@ class PrefixLattice:
 
     first: SumLattice
     later: SumLattice
-    release: Prefixes
+    release: Prefixes | LaplacePrefixes
     unit: float  # gradient units of a mean per lattice unit
 
     def variance(self, mechanism: Mechanism, length: int) -> float:
@@ -191,13 +191,14 @@ def calibrate_prefixes(
         for each, b in zip((first, later), batches, strict=True)
     )
     kinds = zip((first, later)[: min(length, 2)], both, strict=False)
-    release = Prefixes(
-        noise=first.noise,
-        scale=2**bits,
-        leaves=tuple(
-            Leaf(sensitivity=2 * each.contribution_units, squares=c.squares, absolutes=c.absolutes)
-            for each, c in kinds
-        ),
-        vectors=vectors(mechanism, length),
+    leaves = tuple(
+        Leaf(sensitivity=2 * each.contribution_units, squares=c.squares, absolutes=c.absolutes)
+        for each, c in kinds
+    )
+    rows = vectors(mechanism, length)
+    release = (
+        Prefixes(noise="gaussian", scale=2**bits, leaves=leaves, vectors=rows)
+        if first.noise == "gaussian"
+        else LaplacePrefixes(scale=2**bits, leaves=leaves, vectors=rows)
     )
     return PrefixLattice(first, later, release, unit)

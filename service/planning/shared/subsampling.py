@@ -11,6 +11,7 @@ rows. The draw adds its own variance, and where that is little beside the noise'
 well.
 """
 
+from functools import lru_cache
 from math import expm1, inf, log1p, sqrt
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning.amplification import LOG_DECIMAL_MAX, ORDER_MAX, roughly
-from service.planning.conversion import UNITS, best_order
+from service.planning.conversion import UNITS, renyi_budget
 from service.planning.lattice import (
     CONTRIBUTION_UNITS,
     DERIVATIVE_UNITS,
@@ -27,11 +28,11 @@ from service.planning.lattice import (
     calibrate,
     sum_lattice,
 )
-from service.planning.price import AccountTerms, price_units
+from service.planning.price import fits_own_target, own_orders, price_units
 from service.planning.problem import Problem
 from service.planning.releases import (
     Gaussian,
-    Pure,
+    Laplace,
     Release,
     Repeat,
     SampledGaussian,
@@ -42,6 +43,7 @@ from service.planning.spec import Facts, StepsAndClip
 PASSES_MIN, PASSES_MAX = 32, 512  # gradients that a default schedule evaluates, per row:
 GRADIENTS_MAX = 2**27  # between these, so many in all
 _ROUGHLY = 5  # binary digits with which schedules are compared
+_STRIDE = 5  # and of the orders by which one may do, every so many
 _QUICK = 512  # rows: fewer take a step hardly less time
 _FEW, _FAR_MORE = 512, 2.5  # steps; times the bound on the error
 _HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
@@ -66,7 +68,7 @@ class Batches(StepsAndClip):
         return self.batch
 
 
-def sampled(release: Gaussian | Pure, batch: int, population: int, times: int) -> Release:
+def sampled(release: Gaussian | Laplace, batch: int, population: int, times: int) -> Release:
     """`times` such releases, each over a fresh secret batch; over all rows nothing is drawn."""
     if batch == population:
         return Repeat(release=release, times=times)
@@ -96,7 +98,7 @@ def calibrate_sampled(
     plain = calibrate(goal, facts, p, clip_bound, times)
     if batch == population:
         return plain
-    ratio = largest_ratio(goal, facts, batch, population, times)
+    ratio = largest_ratio(goal, batch, population, times)
     wanted = CONTRIBUTION_UNITS
     if plain.derivative_units is not None:
         wanted = DERIVATIVE_UNITS * (plain.contribution_units // plain.derivative_units)
@@ -106,25 +108,27 @@ def calibrate_sampled(
     largest = int(ratio * 2.0**bits) // 2
     for digit in range(24, 0, -1):
         lattice = sum_lattice(goal, facts, p, clip_bound, bits, largest)
-        if _fits(sampled(lattice.release(), batch, population, times), goal, facts):
+        if _fits(sampled(lattice.release(), batch, population, times), goal):
             return lattice
         largest = min(lattice.contribution_units - 1, largest - (largest >> digit))
     return plain  # without credit for the draw
 
 
-def _fits(release: Release, goal: Target, facts: Facts) -> bool:
-    """`goal.units` may be a part of what (epsilon, delta) buys: they bind at the job's order too."""
-    own = AccountTerms.for_ceiling(goal.epsilon, goal.delta)
-    terms = {own, facts.account} if own.kind == facts.account.kind else {own}
-    return all(price_units(release, each) <= goal.units for each in terms)
+def _fits(release: Release, goal: Target) -> bool:
+    """Whether it costs no more than `goal` has. All of a job may satisfy its (epsilon, delta) at any
+    order; parts must fit together at one, so they go by that where it holds the most."""
+    if not goal.whole:
+        return goal.cost(release) <= goal.units
+    told = all(price_units(release, each) <= goal.units for each in goal.told)
+    return told and fits_own_target(release, goal.epsilon, goal.delta)
 
 
 def noise_variance(
-    goal: Target, facts: Facts, plain: SumLattice, batch: int, population: int, times: int
+    goal: Target, plain: SumLattice, batch: int, population: int, times: int
 ) -> float:
     """Of the noise in one coordinate of a batch's sum, roughly: what schedules are chosen by. `plain`
     is any lattice of the job, for its clip."""
-    ratio = largest_ratio(goal, facts, batch, population, times, digits=_ROUGHLY)
+    ratio = largest_ratio(goal, batch, population, times, digits=_ROUGHLY)
     return (2 * plain.clip / ratio) ** 2 * (1 if plain.noise == "gaussian" else 2)
 
 
@@ -138,9 +142,7 @@ def gradients_max(rows: int) -> int:
     return min(PASSES_MAX * rows, max(PASSES_MIN * rows, GRADIENTS_MAX))
 
 
-def best_halvings(
-    goal: Target, facts: Facts, plain: SumLattice, d: int, G: float, rows: int, times: int
-) -> int:
+def best_halvings(goal: Target, plain: SumLattice, d: int, G: float, rows: int, times: int) -> int:
     """How often to halve `rows`: first until `times` steps stay within `gradients_max`, then while
     the variance of a batch's mean stays hardly more than there; no further than saves time."""
     best, least = rows.bit_length() - 1, inf
@@ -150,7 +152,7 @@ def best_halvings(
             continue
         if batch < _QUICK and least < inf:
             break
-        noise = noise_variance(goal, facts, plain, batch, rows, times)
+        noise = noise_variance(goal, plain, batch, rows, times)
         variance = drawing_variance(G, batch, rows) + d * noise / batch**2
         if variance > _HARDLY_MORE * least:
             break
@@ -180,25 +182,38 @@ def quickest(candidates: list[Candidate]) -> Candidate:
     return min(near, key=lambda one: (one.steps * (one.batch + _QUICK), one))
 
 
-def largest_ratio(
-    goal: Target, facts: Facts, batch: int, population: int, times: int, digits: int = 32
-) -> float:
+def largest_ratio(goal: Target, batch: int, population: int, times: int, digits: int = 32) -> float:
     """The largest z at which `times` sampled releases fit, its square to so many binary digits."""
     each, gamma = goal.units / UNITS / times, batch / population
     if goal.delta == 0:
         return log1p(expm1(each) / gamma) if batch < population else each
-    orders = {best_order(goal.epsilon, goal.delta), facts.account.order or 2}
-    most = LOG_DECIMAL_MAX / max(orders) ** 2  # beyond it the exact price claims nothing
+    undrawn = sqrt(2 * each)  # what costs this much without being drawn
+    if batch == population or not goal.credits_draws:
+        return undrawn
+    binding = goal.told if goal.whole else goal.terms
+    told = [(one.order, each * one.order) for one in binding if one.order is not None]
+    budgets = _budgets(goal.epsilon, goal.delta)[:: 1 if digits > _ROUGHLY else _STRIDE]
+    own = [(order, budget / times) for order, budget in budgets] if goal.whole else []
+    at = 0  # the order of `own` by which the last one fitted
+
+    def within(z: float, order: int, divergence: float) -> bool:
+        """Beyond the first of these the exact price claims nothing."""
+        if order > ORDER_MAX or z * z / 2 >= LOG_DECIMAL_MAX / order**2:
+            return False
+        limit = (order - 1) * divergence
+        return roughly(z, gamma, order, limit) <= limit
 
     def fits(rho: float) -> bool:
-        limits = ((order, (order - 1) * order * each) for order in orders)
+        nonlocal at
         z = sqrt(2 * rho)
-        return rho < most and all(
-            roughly(z, gamma, order, limit) <= limit for order, limit in limits
-        )
+        if not all(within(z, *one) for one in told):
+            return False
+        found = next((i for i in range(at, len(own)) if within(z, *own[i])), None)
+        at = at if found is None else found
+        return not own or found is not None
 
-    if batch == population or max(orders) > ORDER_MAX or not fits(each):
-        return sqrt(2 * each)  # what costs this much without being drawn
+    if not fits(each):
+        return undrawn
     doublings, hop = 0, 1
     while fits(each * 2.0 ** (doublings + hop)):
         doublings, hop = doublings + hop, 2 * hop
@@ -212,3 +227,10 @@ def largest_ratio(
         if fits(low + width):
             low += width
     return sqrt(2 * low)
+
+
+@lru_cache(maxsize=1024)
+def _budgets(epsilon: float, delta: float) -> tuple[tuple[int, float], ...]:
+    """The orders by which a job may satisfy its (epsilon, delta), and the divergence it may have."""
+    budgets = ((order, renyi_budget(epsilon, delta, order)) for order in own_orders(epsilon, delta))
+    return tuple((order, float(budget)) for order, budget in budgets)
