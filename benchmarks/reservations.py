@@ -28,8 +28,8 @@ from tests.ledger.test_race import open_ledger
 
 EPSILON = 0.01  # about ten million of these fit
 WARM_SECONDS = 2.0  # connections, the cache of plans
-# as patient as shipped; hints of jobs that nobody takes are not sent again
-SETTINGS = {"loop_seconds": 1.0, "lease_seconds": 15.0, "hint_retry_seconds": 3600.0}
+# as patient as shipped
+SETTINGS = {"loop_seconds": 1.0, "lease_seconds": 15.0}
 
 
 def workers_of(pid):

@@ -117,7 +117,10 @@ def get_group(ctx: Ctx, me: Me, group_id: str) -> Any:
     with ctx.db.read() as connection:
         query = select(jobs.c.id).where(jobs.c.group_id == group_id)
         ids = connection.execute(query.order_by(jobs.c.account_id, jobs.c.entry_seq)).scalars()
-        rows = [visible_job(connection, me, job_id) for job_id in ids.all()]
+        try:
+            rows = [visible_job(connection, me, job_id) for job_id in ids.all()]
+        except NotFound:
+            rows = []
     if not rows:
         raise NotFound("no group of yours has this id; a job names its group.")
     return group_view(group_id, [job_view(row) for row in rows])

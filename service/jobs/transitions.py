@@ -16,20 +16,6 @@ class TransitionError(RuntimeError):
     """A job was to enter a state that its own does not lead to: a bug, never an outcome."""
 
 
-# events name states and nothing else, so they cannot depend on the data
-_EVENT = tuple(
-    insert(table).values(
-        {
-            "job_id": bindparam("moved_job"),
-            number: bindparam("moved_number"),
-            "type": bindparam("moved_type"),
-            "created_ms": now_ms(),
-        }
-    )
-    for table, number in ((job_events, "seq"), (changes, "number"))
-)
-
-
 class Move:
     """Into a state: the job's row, its event, and what else is written with them. Built once where it
     is used for every job."""
@@ -59,12 +45,7 @@ def transition(connection: Connection, job: Row[Any], move: Move, **values: Any)
     """Put a job into a state and record the event; the caller holds the job's lock, and `job` is the
     row as it is under that."""
     moved = move.statements.execute(
-        connection,
-        moved_job=job.id,
-        moved_before=job.events,
-        moved_number=job.events + 1,
-        moved_type=move.state,
-        **values,
+        connection, moved_before=job.events, **_event(job.id, job.events + 1, move.state), **values
     ).first()
     if moved is None:
         before = ", ".join(states_before(move.state))
@@ -82,6 +63,24 @@ def record_events(connection: Connection, rows: Sequence[Row[Any]]) -> None:
         connection,
         [{"job_id": job.id, "number": job.events, "type": job.state} for job in rows],
     )
+
+
+# events name states and nothing else, so they cannot depend on the data
+_EVENT = tuple(
+    insert(table).values(
+        {
+            "job_id": bindparam("moved_job"),
+            number: bindparam("moved_number"),
+            "type": bindparam("moved_type"),
+            "created_ms": now_ms(),
+        }
+    )
+    for table, number in ((job_events, "seq"), (changes, "number"))
+)
+
+
+def _event(job_id: str, number: int, state: str) -> dict[str, Any]:
+    return {"moved_job": job_id, "moved_number": number, "moved_type": state}
 
 
 def end_without_model(

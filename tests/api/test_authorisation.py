@@ -73,6 +73,9 @@ GET    /v1/datasets/{dataset_id}/audit/verification record 401 200 404 404 404 2
 POST   /v1/quotes                                      401 200 200 404 404 200 403 403
 POST   /v1/quotes/comparison                           401 200 200 404 404 200 403 403
 POST   /v1/quotes/noise                                401 200 200 404 404 200 403 403
+POST   /v1/quotes/batch                                401 200 200 404 404 200 403 403
+POST   /v1/groups                                      401 202 202 404 404 202 403 403
+GET    /v1/groups/{group_id}                           401 200 404 404 404 200 200 200
 POST   /v1/jobs                                        401 202 202 404 404 202 403 403
 POST   /v1/jobs                           of           401 202 404 404 404 202 403 403
 GET    /v1/jobs                                        401 200 200 200 200 200 200 200
@@ -116,7 +119,9 @@ def scene(service):
     for analyst in (people.submitter, people.colleague):
         made.owner.grant(empty, analyst.id)
     done = made.analyst.wait(made.analyst.submit(job(made.dataset, 0.5))["id"])["id"]
-    return SimpleNamespace(people=people, dataset=made.dataset, empty=empty, job=done)
+    jobs = {"jobs": [job(made.dataset, 0.01)]}
+    group = made.analyst.request("POST", "/v1/groups", json=jobs)["id"]
+    return SimpleNamespace(people=people, dataset=made.dataset, empty=empty, job=done, group=group)
 
 
 def bodies(scene, other, variant):
@@ -138,6 +143,8 @@ def bodies(scene, other, variant):
         "/v1/quotes": spec,
         "/v1/quotes/comparison": spec | {"parameters": {}},
         "/v1/quotes/noise": spec | {"noise": 1.0},
+        "/v1/quotes/batch": {"jobs": [spec]},
+        "/v1/groups": {"jobs": [spec]},
         "/v1/jobs": of if variant == "of" else spec,
     }
 
@@ -148,6 +155,7 @@ def ask(service, scene, caller, method, path, variant):
     filled = path.format(
         dataset_id=scene.empty if variant == "empty" else scene.dataset,
         job_id=scene.job,
+        group_id=scene.group,
         principal_id=other.id,
         key_id=other.keys()[0]["id"],
     )
