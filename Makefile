@@ -2,6 +2,8 @@
 DATA ?= data
 PORT ?= 8000
 ARGS ?=
+SEEDS ?= 1000
+FIRST ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
@@ -32,6 +34,9 @@ lock: ## write requirements.lock and requirements-dev.lock anew; ARGS=--upgrade 
 
 audit: ## the auditor with ten times the rounds
 	@EPSILOND_AUDIT_ROUNDS=100000 python3 tools/dev.py run -- python -m pytest tests/audit -s --timeout 0 $(ARGS)
+
+simulate: ## jobs' lifecycles with crashes and lost messages, by seed; make simulate SEEDS=1000 FIRST=0
+	@python3 tools/dev.py run -- python -m tests.simulation --seeds "$(SEEDS)" --first "$(FIRST)" $(ARGS)
 
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
