@@ -38,6 +38,9 @@ audit: ## the auditor with ten times the rounds
 simulate: ## jobs' lifecycles with crashes and lost messages, by seed; make simulate SEEDS=1000 FIRST=0
 	@python3 tools/dev.py run -- python -m tests.simulation --seeds "$(SEEDS)" --first "$(FIRST)" $(ARGS)
 
+linearise: ## histories of many threads against the ledger, checked; ARGS="--rounds 100 --threads 16"
+	@python3 tools/dev.py linearise $(ARGS)
+
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
 

@@ -10,6 +10,7 @@ python3 tools/dev.py serve [--data DIR] [--port N]     the service on 127.0.0.1
 python3 tools/dev.py lint                              ruff and mypy only
 python3 tools/dev.py lock [--upgrade]                  write the lock files anew
 python3 tools/dev.py bench NAME [args...]              benchmarks/NAME.py, against real servers
+python3 tools/dev.py linearise [args...]               histories of the ledger, on real servers
 python3 tools/dev.py screenshots [name]                docs/screenshots/*.png of the dashboard
 python3 tools/dev.py run -- command [args...]          any command inside .venv
 
@@ -132,6 +133,11 @@ def bench(arguments):
         return run_step(["python", "-m", f"benchmarks.{name}", *rest], environment)
 
 
+def linearise(arguments):
+    with servers() as environment:
+        return run_step(["python", "-m", "tests.simulation.linearise", *arguments], environment)
+
+
 def screenshots(arguments):
     ensure_browser()
     become(["python", "-m", "tools.screenshots", *arguments])
@@ -169,6 +175,7 @@ COMMANDS = {
     "lint": lint,
     "lock": lock,
     "bench": bench,
+    "linearise": linearise,
     "screenshots": screenshots,
     "run": run,
 }
