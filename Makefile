@@ -20,6 +20,9 @@ test: ## ruff, mypy and pytest on real servers; make test ARGS="-k ledger"
 test-full: ## the same, with the auditor at its full depth and every case of long tables
 	@python3 tools/dev.py test-full $(ARGS)
 
+fuzz: ## hostile requests and files, 200 an operation and role; make fuzz ARGS=2000
+	@python3 tools/dev.py fuzz $(ARGS)
+
 slowest: ## the same as test; writes the ten slowest tests into docs/testing.md
 	@python3 tools/dev.py slowest $(ARGS)
 
@@ -31,6 +34,15 @@ lint: ## ruff and mypy
 
 lock: ## write requirements.lock and requirements-dev.lock anew; ARGS=--upgrade for newer versions
 	@python3 tools/dev.py lock $(ARGS)
+
+sbom: ## dist/epsilond-VERSION.cdx.json: a CycloneDX bill of materials of requirements.lock
+	@python3 tools/dev.py run -- python -m tools.sbom
+
+audit-dependencies: ## known vulnerabilities of requirements.lock; needs the network
+	@python3 tools/dev.py audit-dependencies $(ARGS)
+
+release: ## dist: sdist, wheel, bill of materials, SHA256SUMS and its signature; ARGS="--key FILE"
+	@python3 tools/dev.py release $(ARGS)
 
 audit: ## the auditor with ten times the rounds
 	@EPSILOND_AUDIT_ROUNDS=100000 python3 tools/dev.py run -- python -m pytest tests/audit -s --timeout 0 $(ARGS)
@@ -82,6 +94,9 @@ bench-reservations: ## jobs per second that one hot dataset admits
 
 bench-throughput: ## jobs per second of two workers, beside bare Celery's no-ops
 	@python3 tools/dev.py bench throughput $(ARGS)
+
+bench-timing: ## whether a job's time tells of one record; make bench-timing ARGS="--runs 2000"
+	@python3 tools/dev.py run -- python -m benchmarks.timing $(ARGS)
 
 screenshots: ## pictures of every page of the dashboard into docs/screenshots
 	@python3 tools/dev.py screenshots $(ARGS)

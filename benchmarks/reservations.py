@@ -22,14 +22,14 @@ import httpx
 import numpy as np
 
 from service.db import Database, new_id
-from service.ledger.reserve import reserve
+from service.ledger.reserve import Wanted, reserve
 from tests.harness import DATABASES, Service, free_port, fresh_database, job, until
 from tests.ledger.test_race import open_ledger
 
 EPSILON = 0.01  # about ten million of these fit
 WARM_SECONDS = 2.0  # connections, the cache of plans
-# as patient as shipped; hints of jobs that nobody takes are not sent again
-SETTINGS = {"loop_seconds": 1.0, "lease_seconds": 15.0, "hint_retry_seconds": 3600.0}
+# as patient as shipped
+SETTINGS = {"loop_seconds": 1.0, "lease_seconds": 15.0}
 
 
 def workers_of(pid):
@@ -136,16 +136,8 @@ def ledger_alone(kind, seconds):
         times, end = [], time.perf_counter() + seconds
         while (start := time.perf_counter()) < end:
             with db.write() as connection:
-                reserve(
-                    connection,
-                    account.id,
-                    price=lambda terms: 1,
-                    epsilon=0.1,
-                    principal_id=owner,
-                    dataset_id=None,
-                    job_id=new_id("job"),
-                    delta=account.terms.delta,
-                )
+                wanted = Wanted(lambda terms: 1, 0.1, 1e-6, owner, None, new_id("job"))
+                reserve(connection, account.id, [wanted])
             times.append(time.perf_counter() - start)
         db.dispose()
     return times

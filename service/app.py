@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -31,6 +32,7 @@ from service.identity import check_identity
 from service.jobs.embedded import EmbeddedWorkers
 from service.jobs.hints import CeleryHints
 from service.jobs.maintenance import MaintenanceLoop
+from service.planning.sets.l2_ball import L2Ball
 
 DESCRIPTION = """Privacy-budgeted optimization. Owners upload datasets and fix a privacy budget for
 each; analysts fit models under differential privacy; a ledger makes sure that no budget is overspent.
@@ -92,11 +94,11 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router, prefix="/v1")
     app.include_router(catalog.health)
     dashboard.mount(app)
-    _describe_problems(app)
+    _complete_description(app)
     return app
 
 
-def _describe_problems(app: FastAPI) -> None:
+def _complete_description(app: FastAPI) -> None:
     """Every response above refers to one schema, which FastAPI does not collect by itself."""
     generate = app.openapi
 
@@ -106,6 +108,21 @@ def _describe_problems(app: FastAPI) -> None:
             document["components"]["schemas"]["ProblemDetails"] = ProblemDetails.model_json_schema(
                 ref_template="#/components/schemas/{model}"
             )
+            _require_kinds(document, document["components"]["schemas"])
         return app.openapi_schema  # type: ignore[return-value]
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _require_kinds(part: Any, schemas: dict[str, Any]) -> None:
+    """One of several is told apart by its `kind`, so it has to be named, although every class has a
+    default for it. Only a set may leave it out: it is then an l2_ball (service/planning/spec.py)."""
+    inside = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    for each in inside:
+        _require_kinds(each, schemas)
+    if isinstance(part, dict) and "discriminator" in part:
+        tag = part["discriminator"]["propertyName"]
+        for option in part["oneOf"]:
+            schema = schemas[option["$ref"].rpartition("/")[2]]
+            if tag not in schema.get("required", ()) and schema["title"] != L2Ball.__name__:
+                schema["required"] = [*schema.get("required", ()), tag]

@@ -34,6 +34,12 @@ def record_change(
     )
 
 
+def record_changes(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    """Several at once: each names its job or its account, its number and its type."""
+    empty = {"job_id": None, "account_id": None}
+    connection.execute(insert(changes).values(created_ms=now_ms()), [empty | row for row in rows])
+
+
 def assign_positions(db: Database) -> None:
     """Give a batch of committed rows without a position, oldest first, the next ones."""
     with db.write() as connection:

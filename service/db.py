@@ -15,19 +15,23 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Connection,
     CursorResult,
     Engine,
     Insert,
     Row,
+    Select,
     Table,
     Update,
+    bindparam,
     create_engine,
     event,
     make_url,
@@ -35,6 +39,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import exc as sa
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql import visitors
 from sqlalchemy.sql.functions import FunctionElement
 
 
@@ -165,11 +170,11 @@ def _postgresql_engine(url: str, patience: float, breaker: Breaker, pool: dict[s
         pool_recycle=1800,  # no ping before each use: a lost server empties the pool at once
         connect_args={
             "options": options,
-            "connect_timeout": max(2, int(patience / 2)),  # libpq takes 1 for 2
+            "connect_timeout": min(10, max(2, int(patience / 2))),  # libpq takes 1 for 2
             "keepalives_idle": 5,  # a peer that is gone: its machine, or the network
             "keepalives_interval": 2,
             "keepalives_count": 3,
-            "tcp_user_timeout": 2 * milliseconds,
+            "tcp_user_timeout": 10_000,
         },
     )
 
@@ -253,21 +258,35 @@ def lock(connection: Connection, table: Table, id_: str) -> Row[Any]:
     """A row by id, locked until the transaction ends. FOR NO KEY UPDATE: inserting rows that refer
     to it does not wait for it. Transactions that lock several rows take them in the order principal,
     lineage, job, dataset, grant, account, so that none waits in a circle."""
-    query = select(table).where(table.c.id == id_).with_for_update(key_share=True)
-    return connection.execute(query).one()
+    return connection.execute(_locking(table), {"locked": id_}).one()
 
 
-def together(
-    connection: Connection, first: Insert | Update, *others: Insert | Update
-) -> CursorResult[Any]:
-    """Statements that do not depend on each other, as one where the database can: a round trip and
-    the wait for a processor cost more than what each does. The result is the first one's."""
-    if connection.dialect.name == "sqlite":
-        for other in others:
-            connection.execute(other)
-        return connection.execute(first)
-    ctes = [other.cte(f"also_{number}") for number, other in enumerate(others)]
-    return connection.execute(first.add_cte(*ctes))
+@cache
+def _locking(table: Table) -> Select[Any]:
+    return select(table).where(table.c.id == bindparam("locked")).with_for_update(key_share=True)
+
+
+class Together:
+    """Statements that do not depend on each other, built once and run as one where the database can:
+    a round trip and the wait for a processor cost more than what each does."""
+
+    def __init__(self, first: Insert | Update, *others: Insert | Update) -> None:
+        self._parts = [(each, _names(each)) for each in (*others, first)]
+        ctes = [other.cte(f"also_{number}") for number, other in enumerate(others)]
+        self._as_one = first.add_cte(*ctes)
+
+    def execute(self, connection: Connection, **values: Any) -> CursorResult[Any]:
+        """With the values of all their named parameters; the result is the first one's."""
+        if connection.dialect.name != "sqlite":
+            return connection.execute(self._as_one, values)
+        for part, names in self._parts:
+            result = connection.execute(part, {name: values[name] for name in names})
+        return result
+
+
+def _names(statement: Insert | Update) -> list[str]:
+    found = visitors.iterate(statement)
+    return [each.key for each in found if isinstance(each, BindParameter) and each.required]
 
 
 def new_id(prefix: str) -> str:

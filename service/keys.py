@@ -50,6 +50,14 @@ class Keys:
     def public_hex(self) -> str:
         return self.signing.public_key().public_bytes_raw().hex()
 
+    def new_noise_key(self, job_id: str) -> bytes:
+        """A job's own noise key, wrapped. It is drawn by the operating system, and stirred with the
+        master key and the job's id: were the draw ever one that somebody knows, the key would be
+        another for each job all the same, and nobody's who has not the master key."""
+        drawn = secrets.token_bytes(NOISE_KEY_BYTES)
+        stirred = hmac.digest(self.derive("noise keys"), drawn + job_id.encode(), "sha256")
+        return self.wrap(stirred, job_id)
+
     def wrap(self, noise_key: bytes, job_id: str) -> bytes:
         """The noise key as it is stored in the database: useless without the master key."""
         nonce = secrets.token_bytes(12)

@@ -301,8 +301,9 @@ def _prefixes(release: Any) -> list[tuple[Pair, int]]:
     if mu_squared is not None:
         return [(Pair.gaussian(sqrt(mu_squared)), 1)]
     parts = [
-        (Pair.laplace(ceil(leaf.squares / leaf.absolutes) * leaf.sensitivity / release.scale), n)
+        (Pair.laplace(min(leaf.absolutes, ceil(leaf.squares / leaf.absolutes)) * each), n)
         for leaf in release.leaves
+        for each in [leaf.sensitivity / release.scale]
         for n in [leaf.absolutes if leaf.squares == leaf.absolutes else 1]
     ]
     return [max(parts, key=lambda part: part[0].size * part[1])]

@@ -11,10 +11,18 @@ from service.audit.chain import SIGNATURE_PREFIX
 from service.audit.verify import verify_chain
 from service.jobs.claim import open_data
 from service.planning.catalog import plan
+from service.planning.conversion import budget_units
 from service.planning.plan import canonical_json, sha256
+from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
 from service.tables import audit_records, datasets
 from tests.jobs.harness import JobHarness
+
+LOWER = {
+    "epsilon": 0.8,
+    "terms": AccountTerms.for_ceiling(0.8, 1e-6).model_dump(),
+    "units": budget_units(0.8, 1e-6),
+}
 
 
 @pytest.fixture
@@ -93,11 +101,20 @@ def test_an_untouched_chain_verifies(harness, chain):
         ),
         (
             lambda b: b["account"]["cap"].update(posted_units=b["account"]["cap"]["units"] + 1),
-            "cap's terms are not those",
+            "the cap is exceeded",
         ),
         (lambda b: b["account"]["cap"].update(units=10**15), "cap's terms are not those"),
         (lambda b: b["account"]["cap"]["terms"].update(order=2), "cap's terms are not those"),
         (lambda b: b["account"]["cap"].update(posted_units=0), "cap stands below"),
+        (
+            lambda b: b["account"]["cap"].update(overdrawn=True, posted_units=10**15),
+            "overdrawn that was not before",
+        ),
+        (lambda b: b["account"]["cap"].update(id="lim_other"), "without a top-up"),
+        (lambda b: b["account"]["cap"].update(LOWER, id="lim_other"), "a cap was lowered"),
+        (lambda b: b.update(record=77), "its version is unknown"),
+        (lambda b: b.update(record=1), "older than that of the record before"),
+        (lambda b: b["account"].pop("cap"), "not of its version"),
         (lambda b: b["account"].update(ceiling_units=10**15), "not those of its ceiling"),
         (lambda b: b["account"].update(epsilon=2.0), "not those of its ceiling"),
         (lambda b: b["account"].update(id="acc_other"), "account is another"),

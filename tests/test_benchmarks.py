@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
 from benchmarks import (
     adult,
@@ -15,6 +16,7 @@ from benchmarks import (
     network,
     phase_retrieval,
     reservations,
+    timing,
 )
 from service.datasets.schema import CategoricalColumn, NumericColumn
 from tests.harness import DATABASES
@@ -210,3 +212,17 @@ def test_reservations_are_timed_through_the_service_and_alone(kind, capsys):
     reservations.row(kind, times, 0.5, refused)
     reservations.row(kind, reservations.ledger_alone(kind, 0.2), 0.2)
     assert capsys.readouterr().out.count(kind) == 2 and times and refused == 0
+
+
+@pytest.mark.parametrize("name", timing.JOBS)
+def test_neighbours_are_timed(name):
+    zero, one = timing.measure(name, rows=50, runs=3)
+    assert zero.size == one.size == 2 and min(zero.min(), one.min()) > 0
+
+
+def test_welchs_statistic_is_that_of_scipy():
+    rng = np.random.default_rng(3)
+    zero, one = rng.normal(size=40), rng.normal(1.0, 3.0, size=70)
+    assert timing.welch(zero, one)[2] == pytest.approx(
+        ttest_ind(one, zero, equal_var=False).statistic
+    )

@@ -4,11 +4,15 @@
 python3 tools/dev.py demo [args...]                    a walk through the service
 python3 tools/dev.py test [pytest args...]             ruff, mypy and pytest against real servers
 python3 tools/dev.py test-full [pytest args...]        the same, the auditor at its full depth
+python3 tools/dev.py fuzz [examples] [pytest args...]  tests/fuzz with so many requests an operation
+                                                       and role (200), ten times as many a parser
 python3 tools/dev.py slowest [pytest args...]          the same as test; writes the ten slowest tests
                                                        into docs/testing.md
 python3 tools/dev.py serve [--data DIR] [--port N]     the service on 127.0.0.1
 python3 tools/dev.py lint                              ruff and mypy only
 python3 tools/dev.py lock [--upgrade]                  write the lock files anew
+python3 tools/dev.py audit-dependencies                pip-audit of requirements.lock; asks the network
+python3 tools/dev.py release [--key FILE]              dist: sdist, wheel, SBOM, checksums, signature
 python3 tools/dev.py bench NAME [args...]              benchmarks/NAME.py, against real servers
 python3 tools/dev.py linearise [args...]               histories of the ledger, on real servers
 python3 tools/dev.py screenshots [name]                docs/screenshots/*.png of the dashboard
@@ -107,6 +111,15 @@ def test_full(arguments):
     return test(arguments, EPSILOND_AUDIT_ROUNDS="10000", EPSILOND_TEST_FULL="1")
 
 
+def fuzz(arguments):
+    """Not in parallel: a role at a time plays on each database, and the workers want a core too."""
+    given = arguments[:1] if arguments and arguments[0].isdigit() else []
+    settings = {"EPSILOND_FUZZ_EXAMPLES": (given or ["200"])[0]}
+    with servers() as environment:
+        command = ["pytest", "tests/fuzz", "-v", "-rP", "--timeout", "0", *arguments[len(given) :]]
+        return run_step(command, {**environment, **settings})
+
+
 def slowest(arguments):
     with tempfile.TemporaryDirectory() as folder:
         report = str(Path(folder) / "report.xml")
@@ -114,11 +127,45 @@ def slowest(arguments):
         return run_step(["python", "-m", "tools.slowest", report], venv_environment()) or failed
 
 
-def lock(arguments):
-    """uv writes one file for every platform, which pip cannot; it is fetched for this alone."""
+def fetch_uv():
     fine, output = pip("uv")
     if not fine:
         fail(f"{output}\npip could not install uv")
+
+
+def audit_dependencies(arguments):
+    """Known vulnerabilities of what the image holds. pip-audit runs in an environment of its own and
+    asks PyPI's advisory database, so this fails where that cannot be reached."""
+    fetch_uv()
+    options = [
+        "--requirement",
+        "requirements.lock",
+        "--require-hashes",
+        "--disable-pip",
+        "--strict",
+    ]
+    command = ["uv", "tool", "run", "pip-audit", *options, *arguments]
+    return run_step(command, venv_environment())
+
+
+def release(arguments):
+    """From what is committed and nothing else; tools/release.py says what the signature is."""
+    if (ROOT / "dist").exists():
+        fail("dist exists; remove it first, so that nothing old is signed")
+    if attempt(["git", "status", "--porcelain"], cwd=ROOT) != (True, ""):
+        fail("there are changes that are not committed; commit or stash them first")
+    fetch_uv()
+    steps = (
+        ["uv", "build", "--quiet", "--no-create-gitignore", "--out-dir", "dist"],
+        ["python", "-m", "tools.sbom", "dist"],
+        ["python", "-m", "tools.release", "sign", "dist", *arguments],
+    )
+    return next((code for step in steps if (code := run_step(step, venv_environment()))), 0)
+
+
+def lock(arguments):
+    """uv writes one file for every platform, which pip cannot; it is fetched for this alone."""
+    fetch_uv()
     options = ["pyproject.toml", "--quiet", "--custom-compile-command", "make lock", *arguments]
     return max(
         run_step([*COMPILE, *extra, *options, "--output-file", name], venv_environment())
@@ -170,10 +217,13 @@ COMMANDS = {
     "demo": demo,
     "test": test,
     "test-full": test_full,
+    "fuzz": fuzz,
     "slowest": slowest,
     "serve": serve,
     "lint": lint,
     "lock": lock,
+    "audit-dependencies": audit_dependencies,
+    "release": release,
     "bench": bench,
     "linearise": linearise,
     "screenshots": screenshots,

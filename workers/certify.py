@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from service.datasets.encode import columns_from_rows, encode_features, encode_label
 from service.jobs.card import weights_of
 from service.model import Model
+from service.planning.certificate import measures
 from service.planning.spec import JobSpec
 from workers.directions import ball
 from workers.kernels.losses import exact_slope, slopes_at
 from workers.losses import VECTOR_KERNELS
-from workers.measures import measures
 from workers.randomness import Randomness, Use
 
 Floats = NDArray[np.float64]

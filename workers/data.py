@@ -1,7 +1,9 @@
 """A dataset as the algorithms see it: noisy sums, noisy points and choices, and nothing else.
 
 What is computed is in sums.py, what may leave and with which noise in gate.py; here the two meet.
-Every method that returns something of the rows returns what the gate let out, but for `blocks`.
+Every method that returns something of the rows returns what the gate let out; what a point is made of
+is seen by the function that makes it, and its result goes to the gate. A run is not even given this
+object, but an `Answers` (transcript.py), which has the same methods and no rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -55,6 +57,31 @@ class Estimate:
     radius: float | None = None
 
 
+class Blocks:
+    """The rows of one point, for the function that makes it, and until it has."""
+
+    def __init__(self, rows: Rows, of: range) -> None:
+        self._rows, self._of, self._open = rows, rows.within(of.start, of.stop), True
+
+    def __call__(
+        self, work: Callable[[Array, Array], T], size: int, *, in_turn: bool = False
+    ) -> Iterator[T]:
+        """What `work` makes of each block, in order. Labels are kept within [-1, 1], beyond which a
+        loss would be less smooth than was planned."""
+        self._require_open()
+        blocks = self._rows.blocks(work, size, self._of, in_turn=in_turn, bounded_labels=True)
+        for result in blocks:
+            yield result
+            self._require_open()
+
+    def close(self) -> None:
+        self._open = False
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise WrongDataError("rows are read for a point, and only until it is released")
+
+
 class Data:
     def __init__(
         self,
@@ -73,7 +100,6 @@ class Data:
         self._running: Exact = nothing(plan.dimension)
         self._series, self._number, self._hull = 0, 0, range(0)  # of the sums that are carried on
         self._points = list(plan.schedule.released_points(plan.facts.rows))
-        self._read = range(0)  # by blocks, since the last point
         if not isinstance(plan.lattice, PointLattice):
             self._sums = self._on(plan.lattice)
         if isinstance(plan.lattice, ScoreLattice):
@@ -179,31 +205,12 @@ class Data:
 
     # --- Points ---
 
-    def blocks(
-        self,
-        work: Callable[[Array, Array], T],
-        size: int,
-        *,
-        in_turn: bool = False,
-        rows: range | None = None,
-    ) -> Iterator[T]:
-        """What `work` makes of blocks of rows, for what leaves by `noisy_point`: the one thing here
-        that is without noise. It is the algorithm's duty to let no other use of it out, and to make no
-        point of what was read for an earlier one; the proof of its plan says so. Labels are kept
-        within [-1, 1], beyond which a loss would be less smooth than was planned."""
-        with self._gate.guard():
-            if not isinstance(self._plan.lattice, PointLattice):
-                raise WrongDataError("rows are read by blocks for points, and the Plan has none")
-            read = range(self._rows.count) if rows is None else rows
-            read = self._rows.within(read.start, read.stop)
-            for result in self._rows.blocks(work, size, read, in_turn=in_turn, bounded_labels=True):
-                self._read = _hull(self._read, read)
-                yield result
-
     @_guarded
-    def noisy_point(self, point: Floats) -> Floats:
-        """The next point of the Plan, which a replaced record of its rows moves by at most its
-        sensitivity in l2, rounded to the lattice on which that was paid for, plus noise.
+    def noisy_point(self, make: Callable[[Blocks], Floats]) -> Floats:
+        """The next point of the Plan, made by `make` from that point's rows. A replaced record of them
+        moves it by at most its sensitivity in l2; it is rounded to the lattice on which that was paid
+        for, plus noise. Whatever else `make` may write down, what is published is computed by a run in
+        which it is not called (transcript.py).
 
         The clip and the zero for a NaN keep the conversion to integers defined; a point that obeys
         its plan meets neither.
@@ -211,10 +218,12 @@ class Data:
         lattice = self._plan.lattice
         if not isinstance(lattice, PointLattice) or not self._points:
             raise WrongDataError("the Plan has no point, or no other one")
-        (rows, sensitivity), read = self._points.pop(0), self._read
-        self._read = range(0)
-        if _hull(rows, read) != rows:
-            raise WrongDataError("a point depends on the rows that were read for it")
+        rows, sensitivity = self._points.pop(0)
+        blocks = Blocks(self._rows, rows)
+        try:
+            point = make(blocks)
+        finally:
+            blocks.close()
         step = lattice.step(sensitivity, self._plan.dimension)
         units = np.nan_to_num(np.array(point, dtype=np.float64, subok=False) / step)
         exact = np.rint(np.clip(units, -POINT_UNITS_MAX, POINT_UNITS_MAX)).astype(np.int64)
@@ -275,8 +284,6 @@ class Data:
 
     def close(self) -> None:
         """At the end of a run, before anything of it is published."""
-        if self._read:
-            raise WrongDataError("rows were read for a point that was not released")
         self._gate.close()
 
     # ---
@@ -374,10 +381,3 @@ def lattices_of(plan: Plan) -> list[SumLattice]:
 
     look(plan.schedule)
     return found
-
-
-def _hull(one: range, other: range) -> range:
-    """The least range with both; an empty one counts for nothing."""
-    if not one or not other:
-        return one or other
-    return range(min(one.start, other.start), max(one.stop, other.stop))

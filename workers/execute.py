@@ -1,6 +1,5 @@
 """Run one job: claim -> mark data opened -> run -> publish. The same on both engines."""
 
-import json
 import logging
 import os
 import platform
@@ -17,7 +16,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -25,18 +24,17 @@ from service import __version__
 from service.config import Settings
 from service.datasets.store import dataset_folder, open_arrays
 from service.db import Database
-from service.jobs.card import model_card, weights_of
-from service.jobs.claim import claim, open_data, release_claim, renew_lease
-from service.jobs.publish import PlanChangedError, check_plan, publish
+from service.jobs.card import Released, Software
+from service.jobs.claim import claim, open_claimed, release_claim, renew_lease
+from service.jobs.publish import check_plan, publish, released_model
 from service.jobs.supervise import NOTHING, claim_line
-from service.planning.plan import Plan, sha256
-from service.tables import models
+from service.planning.plan import Plan
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import GateError
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
-from workers.results import Certificate
+from workers.transcript import Rowless, run_privately
 
 log = logging.getLogger("epsilond.worker")
 # what the database or the disk did, not the run: the next start may find them well
@@ -59,9 +57,8 @@ def execute_one(
 ) -> bool:
     """Claim and run the job that has been due longest; False if none is due. What is held meanwhile
     is reported to whoever supervises this process."""
-    with (
-        db.write() as connection
-    ):  # one commit, before a byte is read: claimed, and its data opened
+    # one commit, before a byte is read: claimed, and its data opened
+    with db.write() as connection:
         job = claim(connection, settings.lease_seconds)
         if job is None:
             return False
@@ -81,14 +78,15 @@ def _start(connection: Connection, settings: Settings, job: Row[Any]) -> Start |
         check_plan(job)
         plan = Plan.model_validate_json(job.plan)
         randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
-        released = _released(connection, plan)
+        of = released_model(connection, plan)
+        released = None if of is None else np.array(of)
     except INFRASTRUCTURE:
         raise
     except Exception as error:
         _log_error(job.id, error)
         release_claim(connection, settings, job.id, job.fence, failed=True)
         return None
-    dataset = open_data(connection, job.id, job.fence)
+    dataset = open_claimed(connection, job)
     return None if dataset is None else Start(job, plan, randomness, released, dataset)
 
 
@@ -124,15 +122,15 @@ def _run(db: Database, settings: Settings, start: Start, progress: Progress) -> 
     job, plan, dataset = start.job, start.plan, start.dataset
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
     data = Data(plan, x, y, start.randomness, start.released)
-    result = RUNS[plan.algorithm](plan, data, progress)
-    data.close()
-    certificate = result.content if isinstance(result, Certificate) else None
-    weights = [] if isinstance(result, Certificate) else result.tolist()
-    card = model_card(job.id, plan, job.plan_digest, dataset.schema, weights, certificate)
+    rowless = Rowless(plan, start.randomness, start.released)
+    result = run_privately(RUNS[plan.algorithm], plan, data, rowless, progress)
+    released = Released(vector=tuple(result.tolist()))
     for retry_seconds in (0.1, 0.4, 1.6, 6.4, None):
         try:
             with db.write() as connection:
-                published = publish(connection, settings.keys, job.id, job.fence, card, software())
+                published = publish(
+                    connection, settings.keys, job.id, job.fence, released, software()
+                )
             break
         except OperationalError:  # the result is here, only the database is not: try again
             if retry_seconds is None:
@@ -141,20 +139,6 @@ def _run(db: Database, settings: Settings, start: Start, progress: Progress) -> 
     log.info(
         "job %s: %s", job.id, "succeeded" if published else "not published, the claim was lost"
     )
-
-
-def _released(connection: Connection, plan: Plan) -> NDArray[np.float64] | None:
-    """The weights of the model that the Plan names, if it does and if that is still the same."""
-    if plan.spec.of is None:
-        return None
-    query = select(models.c.card).where(models.c.job_id == plan.spec.of.job)
-    card = connection.execute(query).scalar_one()
-    if sha256(card) != plan.spec.of.digest:
-        raise PlanChangedError(
-            f"the stored model of job {plan.spec.of.job} does not have the digest that the Plan "
-            "names, so nothing is computed about it; restore the row, or cancel the job."
-        )
-    return np.array(weights_of(json.loads(card)))
 
 
 @contextmanager
@@ -194,13 +178,12 @@ def _renewed_lease(
 
 
 @cache
-def software() -> dict[str, Any]:
-    """What ran: a retry on another build may differ in a last bit, so the record names it."""
-    return {
-        "epsilond": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": numba.__version__,
-        "machine": platform.machine(),
-        "cpu": llvmlite.binding.get_host_cpu_name(),
-    }
+def software() -> Software:
+    return Software(
+        epsilond=__version__,
+        python=platform.python_version(),
+        numpy=np.__version__,
+        numba=numba.__version__,
+        machine=platform.machine(),
+        cpu=llvmlite.binding.get_host_cpu_name(),
+    )

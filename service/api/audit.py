@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from sqlalchemy import Row, Select, select
+from sqlalchemy import BigInteger, Row, Select, literal, select
 
 from service.api.auth import Me, sees_all, visible_dataset
 from service.api.context import Ctx
@@ -68,7 +68,7 @@ async def verify(
     def answer() -> dict[str, Any]:
         with ctx.db.read() as connection:
             dataset = visible_dataset(connection, me, dataset_id)
-            own = _visible(me, dataset).where(audit_records.c.seq == seq)
+            own = _visible(me, dataset).where(audit_records.c.seq == literal(seq, BigInteger))
             if seq is not None and connection.execute(own).first() is None:
                 raise NotFound(
                     "no record of yours has this number; GET .../audit lists those that you may see."

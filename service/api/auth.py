@@ -225,13 +225,15 @@ def owned_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[An
     return row
 
 
-def usable_dataset(
-    connection: Connection, me: Caller, dataset_id: str, hold: bool = False
-) -> Row[Any]:
-    """For jobs and quotes: the owner's own, or one that an analyst was granted. With `hold` the grant
-    stays until this transaction ends: whoever revokes it waits."""
-    row = visible_dataset(connection, me, dataset_id)
-    if row.owner_id != me.id and not _granted(connection, me, row.id, hold):
+def usable_dataset(connection: Connection, me: Caller, dataset_id: str) -> Row[Any]:
+    """For jobs and quotes: the owner's own, or one that an analyst was granted."""
+    query = select(datasets).where(datasets.c.id == dataset_id)
+    if me.role == "analyst":
+        mine = (grants.c.dataset_id == datasets.c.id) & (grants.c.principal_id == me.id)
+        query = query.join(grants, mine)
+    row = connection.execute(query).first()
+    if row is None or (me.role != "analyst" and row.owner_id != me.id):
+        visible_dataset(connection, me, dataset_id)
         raise Forbidden(
             "only the dataset's owner and those it was granted to may run jobs on it; ask the owner."
         )
@@ -252,10 +254,8 @@ def visible_job(connection: Connection, me: Caller, job_id: str) -> Row[Any]:
     return row
 
 
-def _granted(connection: Connection, me: Caller, dataset_id: str, hold: bool = False) -> bool:
+def _granted(connection: Connection, me: Caller, dataset_id: str) -> bool:
     query = select(grants.c.dataset_id).where(
         grants.c.dataset_id == dataset_id, grants.c.principal_id == me.id
     )
-    if hold:
-        query = query.with_for_update(read=True, key_share=True)
     return connection.execute(query).first() is not None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 from anyio import CapacityLimiter
@@ -10,6 +11,8 @@ from fastapi import Depends, Request
 from service.api.concurrency import ConcurrencyLimiter
 from service.config import Settings
 from service.db import Database
+from service.jobs.submit import Submission, Submittal, turns_of
+from service.jobs.turns import Turns
 
 if TYPE_CHECKING:  # it knows callers, and they know the context
     from service.api.feed import Feed
@@ -25,6 +28,10 @@ class Context:
     ingestions: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))
     probes: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(2))  # of readiness
     limiter: ConcurrencyLimiter = field(default_factory=ConcurrencyLimiter)
+
+    @cached_property
+    def turns(self) -> Turns[Submittal, Submission]:
+        return turns_of(self.db, self.settings)
 
 
 async def _context(request: Request) -> Context:

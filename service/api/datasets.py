@@ -27,7 +27,7 @@ from service.db import iso, lock, new_id, now_ms
 from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
 from service.ledger.accounts import find_account
 from service.ledger.adjust import NO_COSTS, costs_so_far, set_share
-from service.ledger.limits import open_shares
+from service.ledger.limits import open_limits
 from service.ledger.statement import committed_by, limit_view
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts
@@ -249,7 +249,7 @@ def revoke_grant(ctx: Ctx, me: Me, dataset_id: str, principal_id: str) -> Respon
 
 def _grants(connection: Connection, dataset: Row[Any]) -> list[dict[str, Any]]:
     account = find_account(connection, dataset.lineage_id)
-    shares = {} if account is None else open_shares(connection, account.id)
+    shares = {} if account is None else open_limits(connection, account.id)[1]
     committed = {} if account is None else committed_by(connection, account.id)
     rows = connection.execute(
         select(grants, principals.c.name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Response
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, Row, or_, select
 
 from service.api.audit import record_view
 from service.api.auth import Me, usable_dataset, visible_job
@@ -75,8 +75,8 @@ async def submit_group(
 async def _submit(
     ctx: Ctx, me: Me, requests: list[JobRequest], idempotency_key: str | None, *, group: bool
 ) -> Response:
-    def authorise(connection: Connection, dataset_id: str, hold: bool) -> None:
-        usable_dataset(connection, me, dataset_id, hold)
+    def authorise(connection: Connection, dataset_id: str) -> Row[Any]:
+        return usable_dataset(connection, me, dataset_id)
 
     def asked(request: JobRequest) -> Asked:
         spec = request.spec()
@@ -95,6 +95,7 @@ async def _submit(
             asked=[asked(request) for request in requests],
             group=group,
             idempotency_key=idempotency_key,
+            turns=ctx.turns,
         )
         if not done.replayed:
             ctx.hint()
@@ -116,7 +117,10 @@ def get_group(ctx: Ctx, me: Me, group_id: str) -> Any:
     with ctx.db.read() as connection:
         query = select(jobs.c.id).where(jobs.c.group_id == group_id)
         ids = connection.execute(query.order_by(jobs.c.account_id, jobs.c.entry_seq)).scalars()
-        rows = [visible_job(connection, me, job_id) for job_id in ids.all()]
+        try:
+            rows = [visible_job(connection, me, job_id) for job_id in ids.all()]
+        except NotFound:
+            rows = []
     if not rows:
         raise NotFound("no group of yours has this id; a job names its group.")
     return group_view(group_id, [job_view(row) for row in rows])

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, Table, literal, tuple_
 
 from service.errors import NotFound
 
@@ -42,8 +42,9 @@ def newest_first(
 def by_number(
     connection: Connection, number: ColumnElement[int], query: Select[Any], limit: int, after: int
 ) -> tuple[list[Row[Any]], bool]:
-    """A page of numbered rows in order, after a number."""
-    rows = list(connection.execute(query.where(number > after).order_by(number).limit(limit + 1)))
+    """A page of numbered rows in order, after a number, which may be larger than any of theirs."""
+    query = query.where(number > literal(after, BigInteger)).order_by(number).limit(limit + 1)
+    rows = list(connection.execute(query))
     return rows[:limit], len(rows) > limit
 
 

@@ -1,6 +1,7 @@
 """Every failure leaves as application/problem+json, with nothing in it but public facts."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import compile_path
 
 from service.errors import (
     InternalError,
@@ -56,11 +58,22 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def problem_response(problem: Problem, instance: str | None = None) -> JSONResponse:
-    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: LATER, 503: LATER}.get(problem.status)
+def problem_response(
+    problem: Problem, instance: str | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    usual = {401: {"WWW-Authenticate": "Bearer"}, 429: LATER, 503: LATER}.get(problem.status)
+    headers = headers or usual
     return JSONResponse(
         problem.body(instance), problem.status, media_type=MEDIA_TYPE, headers=headers
     )
+
+
+def _allowed(request: Request) -> str:
+    """All methods at this address; Starlette names those of the first route alone. What the API does
+    not describe, the dashboard, is read only."""
+    described = request.app.openapi()["paths"].items()
+    here = (methods for path, methods in described if compile_path(path)[0].match(request.url.path))
+    return ", ".join(sorted({method.upper() for methods in here for method in methods})) or "GET"
 
 
 def install(app: FastAPI) -> None:
@@ -95,7 +108,8 @@ def install(app: FastAPI) -> None:
             error.status_code,
             InternalError("an administrator finds the cause in the service's log."),
         )
-        return problem_response(problem, request.url.path)
+        headers = {"Allow": _allowed(request)} if error.status_code == 405 else None
+        return problem_response(problem, request.url.path, headers)
 
     @app.exception_handler(DataError)
     async def unstorable(request: Request, error: DataError) -> JSONResponse:

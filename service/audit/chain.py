@@ -7,7 +7,7 @@ database restored from an older backup shows a shorter chain than the head someb
 
 from typing import Any
 
-from sqlalchemy import Insert, Row, Update, insert, update
+from sqlalchemy import Row, bindparam, insert, update
 
 from service.db import iso
 from service.keys import Keys
@@ -19,10 +19,26 @@ GENESIS = "0" * 64
 SIGNATURE_PREFIX = b"epsilond audit record\n"
 
 
+# what adds a record, with the values that `next_record` makes
+APPEND = (
+    insert(audit_records).values(
+        dataset_id=bindparam("record_dataset"),
+        seq=bindparam("record_seq"),
+        job_id=bindparam("record_job"),
+        body=bindparam("record_body"),
+        hash=bindparam("record_hash"),
+        signature=bindparam("record_signature"),
+    ),
+    update(datasets)
+    .where(datasets.c.id == bindparam("record_dataset"))
+    .values(chain_length=bindparam("record_seq"), chain_head=bindparam("record_hash")),
+)
+
+
 def next_record(
     keys: Keys, dataset: Row[Any], at_ms: int, *, job_id: str, body: dict[str, Any]
-) -> tuple[Insert, Update]:
-    """What adds the next record; the caller holds the lock of the dataset's row, and this is it."""
+) -> dict[str, Any]:
+    """The next record; the caller holds the lock of the dataset's row, and this is it."""
     seq = dataset.chain_length + 1
     record = {
         "record": RECORD_VERSION,
@@ -36,16 +52,11 @@ def next_record(
     text = canonical_json(record)
     digest = sha256(text)
     signature = keys.signing.sign(SIGNATURE_PREFIX + bytes.fromhex(digest))
-    return (
-        insert(audit_records).values(
-            dataset_id=dataset.id,
-            seq=seq,
-            job_id=job_id,
-            body=text,
-            hash=digest,
-            signature=signature.hex(),
-        ),
-        update(datasets)
-        .where(datasets.c.id == dataset.id)
-        .values(chain_length=seq, chain_head=digest),
-    )
+    return {
+        "record_dataset": dataset.id,
+        "record_seq": seq,
+        "record_job": job_id,
+        "record_body": text,
+        "record_hash": digest,
+        "record_signature": signature.hex(),
+    }

@@ -4,18 +4,19 @@ Needs the exported records and the service's public key, no database and no data
 is read before its signature has been checked.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
+from service.audit import caps
 from service.audit.chain import GENESIS, SIGNATURE_PREFIX
 from service.planning.catalog import plan as make_plan
-from service.planning.conversion import budget_units
 from service.planning.plan import PLANNER_VERSION, Plan, canonical_json, sha256
 from service.planning.price import AccountTerms, fits_own_target, price_units
+from service.planning.releases import Release
 
 
 class _Part(BaseModel):
@@ -27,17 +28,6 @@ class Charge(_Part):
     units: NonNegativeInt
 
 
-class CapState(_Part):
-    """The owner's cap, counted at an order of its own, as it stood after the charge."""
-
-    id: str
-    terms: AccountTerms
-    epsilon: float
-    units: PositiveInt
-    posted_units: NonNegativeInt
-    overdrawn: bool
-
-
 class AccountState(_Part):
     """The account as it stood after the charge."""
 
@@ -47,8 +37,8 @@ class AccountState(_Part):
     ceiling_units: PositiveInt
     posted_units: NonNegativeInt
     entries: PositiveInt
-    cap: CapState | None = None
-    cap_units: PositiveInt | None = None  # of the first records, at the ceiling's order
+    cap: caps.CapState | None = None  # since version 2
+    cap_units: PositiveInt | None = None  # of version 1
 
 
 class Record(_Part):
@@ -86,6 +76,7 @@ def verify_chain(
         return ["the public key is not 64 hexadecimal digits"]
     findings: list[str] = []
     last: Record | None = None
+    released: list[Release] = []
     previous, hashes, published = GENESIS, set(), dict[str, str]()  # models' digests, by job
     for number, item in enumerate(exported, start=1):
         found = []
@@ -98,7 +89,8 @@ def verify_chain(
         gap = partial and record.seq > expected
         if not gap and (record.seq, record.previous) != (expected, previous):
             found.append("does not follow the record before it")
-        found += _check_record(record) + _check_link(record, last)
+        found += _check_record(record) + _check_link(record, last, released)
+        released.append(record.plan.release)
         if record.job in published:
             found.append("its job has published before")
         of = record.plan.spec.of
@@ -168,7 +160,9 @@ def _check_record(record: Record) -> list[str]:
             "the releases exceed the (epsilon, delta) that is claimed",
         ),
         (
-            lambda: _best(account.terms, account.epsilon) == (account.terms, account.ceiling_units),
+            lambda: (
+                caps.best(account.terms, account.epsilon) == (account.terms, account.ceiling_units)
+            ),
             "the account's terms are not those of its ceiling",
         ),
         (
@@ -178,10 +172,6 @@ def _check_record(record: Record) -> list[str]:
                 <= account.ceiling_units
             ),
             "the account is beyond its cap or ceiling",
-        ),
-        (
-            lambda: account.cap is None or _holds(account.cap, account.epsilon),
-            "the cap's terms are not those of its epsilon, or it is exceeded",
         ),
         (
             lambda: plan.planner <= PLANNER_VERSION,
@@ -195,19 +185,6 @@ def _check_record(record: Record) -> list[str]:
     return [finding for holds, text in checks if (finding := _finding(holds, text))]
 
 
-def _best(terms: AccountTerms, epsilon: float) -> tuple[AccountTerms, int]:
-    """The terms and the units of a limit of this epsilon, in an account of these terms' kind."""
-    return (
-        AccountTerms.for_ceiling(epsilon, terms.delta, terms.kind),
-        budget_units(epsilon, terms.delta, terms.kind),
-    )
-
-
-def _holds(cap: CapState, ceiling: float) -> bool:
-    fixed = cap.epsilon < ceiling and _best(cap.terms, cap.epsilon) == (cap.terms, cap.units)
-    return fixed and (cap.overdrawn or cap.posted_units <= cap.units)
-
-
 def _finding(holds: Callable[[], bool], text: str) -> str | None:
     """A record may be such that a check cannot even be made. Then it counts as failed, and the other
     checks and records are still made."""
@@ -217,8 +194,9 @@ def _finding(holds: Callable[[], bool], text: str) -> str | None:
         return f"{text}: {type(error).__name__}"
 
 
-def _check_link(record: Record, last: Record | None) -> list[str]:
-    """What must hold between a record and the one before it."""
+def _check_link(record: Record, last: Record | None, earlier: Sequence[Release] = ()) -> list[str]:
+    """What must hold between a record and the one before it; `earlier` is what is known to have been
+    released before."""
     account, units = record.account, record.charge.units
     posted = 0 if last is None else last.account.posted_units
     checks: list[tuple[Callable[[], bool], str]] = [
@@ -228,9 +206,23 @@ def _check_link(record: Record, last: Record | None) -> list[str]:
         ),
         (
             lambda: (
-                account.cap is None or account.cap.posted_units >= _charged_at_cap(record, last)
+                record.record in caps.VERSIONS and record.record >= (last.record if last else 1)
             ),
-            "the cap stands below the sum of the charges at its order",
+            "its version is unknown, or older than that of the record before it",
+        ),
+        (
+            lambda: (
+                ("cap" in account.model_fields_set) == (record.record > 1)
+                and (account.cap_units is None) == (record.record > 1)
+            ),
+            "what it says of the cap is not of its version",
+        ),
+        *caps.checks(
+            account.cap,
+            None if last is None else last.account.cap,
+            ceiling=account.epsilon,
+            since_version_1=last is None or last.record == 1,
+            releases=[*earlier, record.plan.release],
         ),
     ]
     if last is not None:
@@ -251,13 +243,3 @@ def _check_link(record: Record, last: Record | None) -> list[str]:
             ),
         ]
     return [finding for holds, text in checks if (finding := _finding(holds, text))]
-
-
-def _charged_at_cap(record: Record, last: Record | None) -> int:
-    """At least so much has been posted under the cap: what the record before says, and this job."""
-    cap = record.account.cap
-    if cap is None:
-        return 0
-    before = None if last is None else last.account.cap
-    posted = before.posted_units if before is not None and before.id == cap.id else 0
-    return posted + price_units(record.plan.release, cap.terms)

@@ -53,7 +53,9 @@ def api(host: str = "127.0.0.1", port: int = 8000) -> None:
                 context.feed.stopping = True
             super().handle_exit(sig, frame)
 
-    config = uvicorn.Config(application, host=host, port=port, log_config=None, access_log=False)
+    config = uvicorn.Config(
+        application, host=host, port=port, log_config=None, access_log=False, server_header=False
+    )
     server = Server(config)
     with suppress(KeyboardInterrupt):  # as uvicorn.run does; it has stopped by then
         server.run()

@@ -176,7 +176,7 @@ function savingWords({ epsilon_summed: summed, epsilon_spent: spent }) {
     { class: "saving" },
     "The jobs’ own epsilons add up to ",
     h("b", null, num(summed)),
-    "; together they are proved to be ",
+    "; together the jobs are proved to have ε ",
     h("b", null, num(spent)),
     ". ",
     saves

@@ -36,7 +36,11 @@ _NO_BOUNDS = (
     "because a bound read off the rows is a release without noise"
 )
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Text = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200),
+    Field(json_schema_extra={"pattern": r"\S"}),  # what is left of it must not be empty
+]
 NormBound = Annotated[float, Field(ge=1e-9)]
 """Positive; the floor keeps the fixed-point step far away from subnormal numbers."""
 

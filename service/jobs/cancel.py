@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 from service.db import lock
 from service.errors import JobAlreadyFinished
 from service.jobs.states import ENDED
-from service.jobs.transitions import end_without_model, transition
+from service.jobs.transitions import Move, end_without_model, transition
 from service.tables import jobs
 
 
@@ -19,4 +19,4 @@ def cancel(connection: Connection, job_id: str) -> None:
     if job.state == "queued" or (job.state == "running" and job.opened_ms is None):
         end_without_model(connection, job, "cancelled")
     elif job.state == "running":
-        transition(connection, job, "cancelling")
+        transition(connection, job, Move("cancelling"))

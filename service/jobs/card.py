@@ -1,14 +1,81 @@
 """The model card: the released weights with everything needed to use them on raw rows, and nothing
-else that was computed from the data."""
+else that was computed from the data.
 
-from typing import Any
+A worker hands over one vector, `Released`. The card is made of it here, where no rows are, from the
+stored Plan and the public schema, and every shape that it may have is written down below."""
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, PositiveFloat
 
 from service.datasets.encode import decode_point
 from service.datasets.schema import BinaryLabel, CategoricalLabel, Schema
-from service.planning.plan import Plan
+from service.planning.certificate import certificate_of
+from service.planning.losses import Loss
+from service.planning.plan import Guarantee, Plan
 from service.planning.spec import ReluNetwork
 
-_NO_PARAMETERS = dict.fromkeys(("coef_", "intercept_", "classes_", "location", "network"))
+
+class Closed(BaseModel):
+    """Finite numbers and names that were foreseen: a field more is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Released(Closed):
+    """All that leaves a worker: as many numbers as the Plan has weights, which the gate let out or
+    which were computed from what it let out (workers/transcript.py)."""
+
+    vector: tuple[float, ...]
+
+
+class Software(Closed):
+    """What ran: a retry on another build may differ in a last bit, so the record names it."""
+
+    epsilond: str
+    python: str
+    numpy: str
+    numba: str
+    machine: str
+    cpu: str
+
+
+class Network(Closed):
+    hidden: list[list[float]]
+    outer: list[float]
+    offset: float
+
+
+class Certificate(Closed):
+    of: str
+    model_digest: str | None
+    radius: float
+    gradient: list[float]
+    gradient_norm: float
+    projected_gradient_norm: float | None
+    stationarity_gap: float | None
+    noise: PositiveFloat
+    noise_norm: PositiveFloat
+    gap_noise: float | None
+    confidence: PositiveFloat
+
+
+class Card(Closed):
+    object: Literal["model", "certificate"]
+    job: str
+    algorithm: str
+    loss: Loss
+    coef_: list[float] | list[list[float]] | None = None
+    intercept_: float | list[float] | None = None
+    classes_: list[str] | None = None
+    location: list[float] | None = None
+    network: Network | None = None
+    certificate: Certificate | None = None
+    feature_names_in_: list[str]
+    encoder: Schema
+    guarantee: Guarantee
+    plan_digest: str
 
 
 def model_card(
@@ -16,23 +83,29 @@ def model_card(
     plan: Plan,
     plan_digest: str,
     schema_json: str,
-    weights: list[float],
-    certificate: dict[str, Any] | None = None,
+    released: Released,
+    of: list[float] | None = None,
 ) -> dict[str, Any]:
-    """The card of a model, or, if there is one, of a certificate instead."""
-    schema = Schema.model_validate_json(schema_json)
-    return {
-        "object": "model" if certificate is None else "certificate",
-        "job": job_id,
-        "algorithm": plan.algorithm,
-        "loss": plan.spec.loss.model_dump(mode="json"),
-        **(_NO_PARAMETERS if certificate else _parameters(plan, schema, weights)),
-        "certificate": certificate,
-        "feature_names_in_": list(schema.feature_names[1:]),
-        "encoder": schema.model_dump(mode="json"),
-        "guarantee": plan.guarantee.model_dump(mode="json"),
-        "plan_digest": plan_digest,
-    }
+    """The card of a model; or of a certificate, if the Plan is about a model: one of weights `of`."""
+    if len(released.vector) != plan.dimension:
+        raise ValueError("a worker releases one number per weight of the Plan")
+    schema, vector = Schema.model_validate_json(schema_json), list(released.vector)
+    if of is None:
+        parts = _parameters(plan, schema, vector)
+    else:
+        parts = {"certificate": certificate_of(plan, np.array(of), np.array(vector))}
+    card = Card(
+        object="model" if of is None else "certificate",
+        job=job_id,
+        algorithm=plan.algorithm,
+        loss=plan.spec.loss,
+        feature_names_in_=list(schema.feature_names[1:]),
+        encoder=schema,
+        guarantee=plan.guarantee,
+        plan_digest=plan_digest,
+        **parts,
+    )
+    return card.model_dump(mode="json")
 
 
 def weights_of(card: dict[str, Any]) -> list[float] | None:
@@ -51,21 +124,21 @@ def _parameters(plan: Plan, schema: Schema, weights: list[float]) -> dict[str, A
     network, or the location of a geometric median."""
     label, d = schema.label, schema.width
     if plan.spec.loss.located:
-        return _NO_PARAMETERS | {"location": decode_point(schema, weights)}
+        return {"location": decode_point(schema, weights)}
     classes = [label.negative, label.positive] if isinstance(label, BinaryLabel) else None
     if isinstance(plan.spec.model, ReluNetwork):
         H = plan.spec.model.width
         rows = [weights[i : i + d] for i in range(0, H * d, d)]
         network = {"hidden": rows, "outer": weights[H * d : -1], "offset": weights[-1]}
-        return _NO_PARAMETERS | {"network": network, "classes_": classes}
+        return {"network": network, "classes_": classes}
     if isinstance(label, CategoricalLabel):
         rows = [weights[i : i + d] for i in range(0, len(weights), d)]
-        return _NO_PARAMETERS | {
+        return {
             "coef_": [row[1:] for row in rows],
             "intercept_": [row[0] * schema.constant for row in rows],
             "classes_": list(label.classes),
         }
-    return _NO_PARAMETERS | {
+    return {
         "coef_": weights[1:],
         "intercept_": weights[0] * schema.constant,
         "classes_": classes,

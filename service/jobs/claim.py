@@ -6,56 +6,70 @@ names that fence, so a worker that lost its lease and was replaced can change no
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import BigInteger, Connection, Row, bindparam, func, select, update
 
 from service.config import Settings
 from service.db import lock, now_ms
-from service.jobs.transitions import end_without_model, transition
+from service.jobs.transitions import Move, end_without_model, transition
 from service.tables import datasets, jobs
 
 PAUSE_SECONDS_MAX = 3600
+
+_DUE = (
+    select(jobs)
+    .where(jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
+    .order_by(jobs.c.hint_ms, jobs.c.id)
+    .limit(1)
+    .with_for_update(skip_locked=True, key_share=True)
+)
+_CLAIM = Move(
+    "running",
+    fence=jobs.c.fence + 1,
+    lease_ms=now_ms() + bindparam("claimed_for", type_=BigInteger),
+    hint_ms=None,
+    steps_done=0,
+    started_ms=func.coalesce(jobs.c.started_ms, now_ms()),
+)
+# shared with everyone but who deletes it: publishing another job holds up no start
+_DATASET = (
+    select(datasets)
+    .where(datasets.c.id == bindparam("dataset"))
+    .with_for_update(read=True, key_share=True)
+)
+_OPEN = update(jobs).where(jobs.c.id == bindparam("job")).values(opened_ms=now_ms())
 
 
 def claim(
     connection: Connection, lease_seconds: float, job_id: str | None = None
 ) -> Row[Any] | None:
     """The named job if it is due, or the one that has been due longest; None if there is none."""
-    due = select(jobs).where(jobs.c.state == "queued", jobs.c.hint_ms <= now_ms())
-    if job_id is not None:
-        due = due.where(jobs.c.id == job_id)
-    oldest = due.order_by(jobs.c.hint_ms, jobs.c.id).limit(1)
-    found = connection.execute(oldest.with_for_update(skip_locked=True, key_share=True)).first()
+    due = _DUE if job_id is None else _DUE.where(jobs.c.id == job_id)
+    found = connection.execute(due).first()
     if found is None:
         return None
-    return transition(
-        connection,
-        found,
-        "running",
-        fence=jobs.c.fence + 1,
-        lease_ms=_lease_end(lease_seconds),
-        hint_ms=None,
-        steps_done=0,
-        started_ms=func.coalesce(jobs.c.started_ms, now_ms()),
-    )
+    return transition(connection, found, _CLAIM, claimed_for=int(lease_seconds * 1000))
 
 
 def open_data(connection: Connection, job_id: str, fence: int) -> Row[Any] | None:
     """Record that the data is about to be read; its dataset, or None if the job is no longer this
-    worker's.
-
-    Committed before the first byte is read. From here on the charge stays, whatever happens.
-    """
+    worker's."""
     job = lock(connection, jobs, job_id)
     if job.fence != fence or job.state != "running":
         return None
-    # shared with everyone but who deletes it: publishing another job holds up no start
-    query = select(datasets).where(datasets.c.id == job.dataset_id)
-    dataset = connection.execute(query.with_for_update(read=True, key_share=True)).one()
+    return open_claimed(connection, job)
+
+
+def open_claimed(connection: Connection, job: Row[Any]) -> Row[Any] | None:
+    """The same for a job that this transaction has claimed or locked.
+
+    Committed before the first byte is read. From here on the charge stays, whatever happens.
+    """
+    dataset = connection.execute(_DATASET, {"dataset": job.dataset_id}).one()
     if dataset.state != "ready":
         end_without_model(connection, job, "failed", "data_deleted")
         return None
     if job.opened_ms is None:
-        connection.execute(update(jobs).where(jobs.c.id == job_id).values(opened_ms=now_ms()))
+        connection.execute(_OPEN, {"job": job.id})
     return dataset
 
 
@@ -100,7 +114,8 @@ def take_back(
     else:
         pause_ms = 1000 * min(2 ** (job.fence - 2), PAUSE_SECONDS_MAX) if job.fence > 1 else None
         due = jobs.c.created_ms if pause_ms is None else now_ms() + pause_ms
-        transition(connection, job, "queued", attempts=attempts, lease_ms=None, hint_ms=due)
+        move = Move("queued", attempts=attempts, lease_ms=None, hint_ms=due)
+        transition(connection, job, move)
 
 
 def _lease_end(seconds: float) -> Any:

@@ -21,6 +21,7 @@ log = logging.getLogger("epsilond.jobs")
 TASK = "epsilond.run"
 QUEUE = "epsilond"
 _PAUSE_SECONDS = 1.0  # after a failure
+_TOGETHER_SECONDS = 0.01  # hints that come so soon after the last are sent as one
 
 
 def celery_app(settings: Settings, **transport: Any) -> Celery:
@@ -88,6 +89,8 @@ class CeleryHints(threading.Thread):
                 for _ in range(min(wanted, self._workers() - waiting)):
                     self._app.send_task(TASK, connection=connection, retry=False)
                 failing = False
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping, _TOGETHER_SECONDS)
             except Exception as error:  # whatever a client library raises: the next hint is another
                 if not failing:
                     log.warning("no hints, workers look for themselves: %s", type(error).__name__)

@@ -6,16 +6,27 @@ A result leaves the worker here or nowhere, so of two runs of one job at most on
 import json
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
-from service.audit.chain import next_record
+from service.audit.chain import APPEND, next_record
 from service.db import lock, now_ms
-from service.jobs.transitions import end_without_model, transition
+from service.jobs.card import Released, Software, model_card, weights_of
+from service.jobs.transitions import Move, end_without_model, transition
 from service.keys import Keys
 from service.ledger.limits import open_limits
 from service.ledger.reserve import post
-from service.planning.plan import canonical_json, sha256
+from service.planning.plan import Plan, canonical_json, sha256
 from service.tables import datasets, jobs, models
+
+_DATASET = (
+    select(datasets, now_ms().label("now_ms"))
+    .where(datasets.c.id == bindparam("dataset"))
+    .with_for_update(key_share=True)
+)
+_MODEL = insert(models).values(
+    job_id=bindparam("model_job"), card=bindparam("model_card"), digest=bindparam("model_digest")
+)
+_SUCCEED = Move("succeeded", _MODEL, *APPEND, steps_done=bindparam("steps"))
 
 
 class PlanChangedError(RuntimeError):
@@ -31,18 +42,33 @@ def check_plan(job: Row[Any]) -> None:
         )
 
 
+def released_model(connection: Connection, plan: Plan) -> list[float] | None:
+    """The weights of the model that the Plan names, if it does and if that is still the same."""
+    if plan.spec.of is None:
+        return None
+    query = select(models.c.card).where(models.c.job_id == plan.spec.of.job)
+    card = connection.execute(query).scalar_one()
+    if sha256(card) != plan.spec.of.digest:
+        raise PlanChangedError(
+            f"the stored model of job {plan.spec.of.job} does not have the digest that the Plan "
+            "names, so nothing is computed about it; restore the row, or cancel the job."
+        )
+    return weights_of(json.loads(card))
+
+
 def _cap_state(connection: Connection, account_id: str) -> dict[str, Any] | None:
     """The owner's cap as it stands after the charge, where there is one."""
-    for cap in open_limits(connection, account_id, None):
-        return {
-            "id": cap.id,
-            "terms": cap.terms.model_dump(mode="json"),
-            "epsilon": cap.epsilon,
-            "units": cap.units,
-            "posted_units": cap.posted_units,
-            "overdrawn": cap.overdrawn,
-        }
-    return None
+    cap, _ = open_limits(connection, account_id, [])
+    if cap is None:
+        return None
+    return {
+        "id": cap.id,
+        "terms": cap.terms.model_dump(mode="json"),
+        "epsilon": cap.epsilon,
+        "units": cap.units,
+        "posted_units": cap.posted_units,
+        "overdrawn": cap.overdrawn,
+    }
 
 
 def publish(
@@ -50,8 +76,8 @@ def publish(
     keys: Keys,
     job_id: str,
     fence: int,
-    card: dict[str, Any],
-    software: dict[str, Any],
+    released: Released,
+    software: Software,
 ) -> bool:
     """False, and nothing changed, if the job is no longer this worker's to publish."""
     job = lock(connection, jobs, job_id)
@@ -63,13 +89,12 @@ def publish(
     if job.state != "running" or job.opened_ms is None:
         return False
     check_plan(job)
-    dataset = connection.execute(  # locked before the account: everyone's order
-        select(datasets, now_ms().label("now_ms"))
-        .where(datasets.c.id == job.dataset_id)
-        .with_for_update(key_share=True)
-    ).one()
+    # locked before the account: everyone's order
+    dataset = connection.execute(_DATASET, {"dataset": job.dataset_id}).one()
     account = post(connection, job.account_id, job.entry_seq, "job succeeded")
-    text = canonical_json(card)
+    plan = Plan.model_validate_json(job.plan)
+    of = released_model(connection, plan)
+    text = canonical_json(model_card(job_id, plan, job.plan_digest, dataset.schema, released, of))
     record = next_record(
         keys,
         dataset,
@@ -79,7 +104,7 @@ def publish(
             "plan": json.loads(job.plan),
             "plan_digest": job.plan_digest,
             "model_digest": sha256(text),
-            "charge": {"entry": job.entry_seq, "units": json.loads(job.plan)["price"]["units"]},
+            "charge": {"entry": job.entry_seq, "units": plan.price.units},
             "account": {
                 "id": account.id,
                 "terms": account.terms.model_dump(mode="json"),
@@ -89,9 +114,9 @@ def publish(
                 "entries": account.entries,
                 "cap": _cap_state(connection, account.id),
             },
-            "software": software,
+            "software": software.model_dump(),
         },
     )
-    model = insert(models).values(job_id=job_id, card=text, digest=sha256(text))
-    transition(connection, job, "succeeded", model, *record, steps_done=job.steps_total)
+    model = {"model_job": job_id, "model_card": text, "model_digest": sha256(text)}
+    transition(connection, job, _SUCCEED, steps=job.steps_total, **model, **record)
     return True

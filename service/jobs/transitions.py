@@ -1,10 +1,12 @@
 """Change a job's state. The job's row is the truth; brokers only hint."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Row, Update, insert, update
+from sqlalchemy import Connection, Insert, Row, Update, bindparam, insert, update
 
-from service.db import now_ms, together
+from service.changes import record_changes
+from service.db import Together, now_ms
 from service.jobs.states import ENDED, states_before
 from service.ledger.reserve import post, void
 from service.tables import changes, job_events, jobs
@@ -14,44 +16,71 @@ class TransitionError(RuntimeError):
     """A job was to enter a state that its own does not lead to: a bug, never an outcome."""
 
 
-def transition(
-    connection: Connection, job: Row[Any], state: str, *also: Insert | Update, **values: Any
-) -> Row[Any]:
-    """Put a job into a state and record the event; the caller holds the job's lock, and `job` is the
-    row as it is under that. `also` is written with it, in one round trip to the database.
+class Move:
+    """Into a state: the job's row, its event, and what else is written with them. Built once where it
+    is used for every job."""
 
-    A job that ends loses its noise key: that noise can never be drawn again.
-    """
-    if state in ENDED:
-        values |= {"finished_ms": now_ms(), "lease_ms": None, "hint_ms": None, "wrapped_key": None}
-    number, before = job.events + 1, jobs.c.state.in_(states_before(state))
-    moved = together(
-        connection,
-        update(jobs)
-        .where(jobs.c.id == job.id, jobs.c.events == job.events, before)
-        .values(state=state, events=number, **values)
-        .returning(jobs),
-        *_event(job.id, number, state),
-        *also,
+    def __init__(self, state: str, *also: Insert | Update, **values: Any) -> None:
+        """A job that ends loses its noise key: that noise can never be drawn again."""
+        if state in ENDED:
+            values |= dict.fromkeys(("lease_ms", "hint_ms", "wrapped_key")) | {
+                "finished_ms": now_ms()
+            }
+        self.state = state
+        self.statements = Together(
+            update(jobs)
+            .where(
+                jobs.c.id == bindparam("moved_job"),
+                jobs.c.events == bindparam("moved_before"),
+                jobs.c.state.in_(states_before(state)),
+            )
+            .values(state=state, events=bindparam("moved_number"), **values)
+            .returning(jobs),
+            *_EVENT,
+            *also,
+        )
+
+
+def transition(connection: Connection, job: Row[Any], move: Move, **values: Any) -> Row[Any]:
+    """Put a job into a state and record the event; the caller holds the job's lock, and `job` is the
+    row as it is under that."""
+    moved = move.statements.execute(
+        connection, moved_before=job.events, **_event(job.id, job.events + 1, move.state), **values
     ).first()
     if moved is None:
+        before = ", ".join(states_before(move.state))
         raise TransitionError(
-            f"job {job.id} cannot become {state}: that follows only {', '.join(states_before(state))}"
+            f"job {job.id} cannot become {move.state}: that follows only {before}"
         )
     return moved
 
 
-def record_event(connection: Connection, job: Row[Any]) -> None:
-    together(connection, *_event(job.id, job.events, job.state))
-
-
-def _event(job_id: str, number: int, state: str) -> tuple[Insert, Insert]:
-    """Events name states and nothing else, so they cannot depend on the data."""
-    event = {"number": number, "type": state, "created_ms": now_ms()}
-    return (
-        insert(job_events).values(job_id=job_id, seq=number, type=state, created_ms=now_ms()),
-        insert(changes).values(job_id=job_id, **event),
+def record_events(connection: Connection, rows: Sequence[Row[Any]]) -> None:
+    """That these jobs are in their states, as new ones are."""
+    events = [{"job_id": job.id, "seq": job.events, "type": job.state} for job in rows]
+    connection.execute(insert(job_events).values(created_ms=now_ms()), events)
+    record_changes(
+        connection,
+        [{"job_id": job.id, "number": job.events, "type": job.state} for job in rows],
     )
+
+
+# events name states and nothing else, so they cannot depend on the data
+_EVENT = tuple(
+    insert(table).values(
+        {
+            "job_id": bindparam("moved_job"),
+            number: bindparam("moved_number"),
+            "type": bindparam("moved_type"),
+            "created_ms": now_ms(),
+        }
+    )
+    for table, number in ((job_events, "seq"), (changes, "number"))
+)
+
+
+def _event(job_id: str, number: int, state: str) -> dict[str, Any]:
+    return {"moved_job": job_id, "moved_number": number, "moved_type": state}
 
 
 def end_without_model(
@@ -61,4 +90,4 @@ def end_without_model(
     and posted in full otherwise: a failure after the data was read is an output too."""
     settle = void if job.opened_ms is None else post
     settle(connection, job.account_id, job.entry_seq, f"job {state}")
-    transition(connection, job, state, error=error)
+    transition(connection, job, Move(state, error=error))

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, insert, select
 from service.db import lock, new_id, now_ms
 from service.errors import BudgetAlreadySet, InvalidRequest
 from service.ledger.entries import append_entry
-from service.ledger.limits import Limit, Purpose, open_limits, set_limit
+from service.ledger.limits import Limit, Purpose, set_limit
 from service.planning.conversion import Kind, budget_units
 from service.planning.price import AccountTerms
 from service.tables import accounts
@@ -125,13 +125,6 @@ def lock_account(connection: Connection, account_id: str) -> Account:
     transaction ends. On SQLite the write transaction already holds the database's only write lock.
     """
     return account_from(lock(connection, accounts, account_id))
-
-
-def limits_for(
-    connection: Connection, account: Account, principal_id: str | None
-) -> tuple[Limit, ...]:
-    """Every limit that applies to a job of this analyst: the ceiling, the cap, their share."""
-    return account.ceiling, *open_limits(connection, account.id, principal_id)
 
 
 def account_from(row: Row[Any]) -> Account:

@@ -126,8 +126,8 @@ def set_share(
 
 def cap_of(connection: Connection, account: Account) -> float:
     """The epsilon of the cap: the ceiling's where there is no other."""
-    limits = open_limits(connection, account.id, None)
-    return limits[0].epsilon if limits else account.epsilon
+    cap, _ = open_limits(connection, account.id, [])
+    return account.epsilon if cap is None else cap.epsilon
 
 
 def _counted(

@@ -4,13 +4,14 @@ A reservation asks under the account's lock, so that the answer holds until it c
 without, and may be overtaken.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
 from service.errors import AnalystCapExceeded, BudgetExceeded, BudgetFrozen, Problem
-from service.ledger.accounts import Account, limits_for
-from service.ledger.limits import Limit, Price
+from service.ledger.accounts import Account
+from service.ledger.limits import Limit, Price, open_limits
 from service.tables import entries
 
 _CALLED = {"ceiling": "the budget", "cap": "the budget's cap", "share": "your share of the budget"}
@@ -40,11 +41,23 @@ class Standing:
 
 
 def standing(connection: Connection, account: Account, principal_id: str) -> Standing:
-    return Standing(
-        account=account,
-        limits=limits_for(connection, account, principal_id),
-        frozen_because=_freeze_reason(connection, account.id) if account.frozen else None,
-    )
+    return standings(connection, account, {principal_id})[principal_id]
+
+
+def standings(
+    connection: Connection, account: Account, people: Collection[str]
+) -> dict[str, Standing]:
+    """The account as each of these people finds it."""
+    frozen = _freeze_reason(connection, account.id) if account.frozen else None
+    cap, shares = open_limits(connection, account.id, people)
+    return {
+        person: Standing(
+            account=account,
+            limits=tuple(one for one in (account.ceiling, cap, shares.get(person)) if one),
+            frozen_because=frozen,
+        )
+        for person in people
+    }
 
 
 def admission(found: Standing, price: Price, delta: float) -> Problem | None:

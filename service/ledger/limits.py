@@ -8,18 +8,20 @@ Plans (costs.py).
 
 **Claim.** If a limit (epsilon, delta) was in force before the first job that it covers was admitted,
 then all jobs that it covers, chosen adaptively and overlapping as they may, are together
-(epsilon, delta)-differentially private. *Why*: under the account's lock a job is admitted only if the
-sum of all costs admitted so far, at the limit's own terms, stays within its units; that is the filter
-of price.py. A limit that was set later (`in_advance` is False) bounds the same sum, but its threshold
-was chosen after outputs were seen, so it is the owner's caution and not a claim.
+(epsilon, delta)-differentially private; those of a share, given what else its analyst has seen of the
+data: other people's results may be in their specs. *Why*: under the account's lock a job is admitted
+only if the sum of all costs admitted so far, at the limit's own terms, stays within its units; that is
+the filter of price.py. A limit that was set later (`in_advance` is False) bounds the same sum, but its
+threshold was chosen after outputs were seen, so it is the owner's caution and not a claim.
 
 The ceiling is part of the account and never changes. A cap covers all jobs of an account, a share
 those of one analyst; either is replaced by closing it and opening another. Their balances are kept
 under the account's lock, and a CHECK of the table refuses one that is passed. `overdrawn` marks a
-limit of an earlier version, which counted at another order: it is passed already and admits nothing.
+limit of an earlier version, which counted at another order: it is passed already and admits nothing,
+until so much was given back that it is not.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -58,23 +60,22 @@ class Limit:
         return largest_fitting_epsilon(self.remaining_units, delta, self.terms)
 
 
-def open_limits(connection: Connection, account_id: str, principal_id: str | None) -> list[Limit]:
+def open_limits(
+    connection: Connection, account_id: str, people: Collection[str] | None = None
+) -> tuple[Limit | None, dict[str, Limit]]:
+    """The cap, if there is one, and the shares of these people (None: of all) that have one."""
+    query = select(limits).where(_open(account_id))
+    if people is not None:
+        mine = limits.c.principal_id.in_(sorted(people))
+        query = query.where(or_(limits.c.principal_id.is_(None), mine))
+    found = {row.principal_id: limit_from(row) for row in connection.execute(query)}
+    return found.pop(None, None), found
+
+
+def applying(connection: Connection, account_id: str, principal_id: str) -> list[Limit]:
     """The cap, and the share of this analyst, where there are such."""
-    mine = or_(limits.c.principal_id.is_(None), limits.c.principal_id == principal_id)
-    rows = connection.execute(
-        select(limits)
-        .where(limits.c.account_id == account_id, limits.c.until_seq.is_(None), mine)
-        .order_by(limits.c.principal_id.is_not(None))
-    )
-    return [limit_from(row) for row in rows]
-
-
-def open_shares(connection: Connection, account_id: str) -> dict[str, Limit]:
-    """Every analyst's share, by principal."""
-    rows = connection.execute(
-        select(limits).where(_open(account_id), limits.c.principal_id.is_not(None))
-    )
-    return {row.principal_id: limit_from(row) for row in rows}
+    cap, shares = open_limits(connection, account_id, [principal_id])
+    return [limit for limit in (cap, *shares.values()) if limit is not None]
 
 
 def set_limit(
@@ -117,12 +118,15 @@ def move_balances(
     """Add `pending` and `posted` times the job's cost to each cap and share (-1, 0 or 1)."""
     for limit in moved:
         units = cost(limit.terms)
+        more = (pending + posted) * units
+        exceeded = limits.c.pending_units + limits.c.posted_units + more > limits.c.units
         connection.execute(
             update(limits)
             .where(limits.c.id == limit.id)
             .values(
                 pending_units=limits.c.pending_units + pending * units,
                 posted_units=limits.c.posted_units + posted * units,
+                overdrawn=and_(limits.c.overdrawn, exceeded),
             )
         )
 

@@ -8,58 +8,115 @@ should this file be wrong, the tables' CHECKs still refuse an overspent account 
 
 import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select, update
 
+from service.changes import record_changes
+from service.db import now_ms
+from service.errors import Problem
 from service.ledger.accounts import Account, account_from, lock_account
-from service.ledger.admission import admission, standing
+from service.ledger.admission import Standing, admission, standings
 from service.ledger.costs import cost_of
 from service.ledger.entries import append_entry
-from service.ledger.limits import Price, move_balances, open_limits
+from service.ledger.limits import Limit, Price, applying, move_balances
 from service.planning.price import measures
-from service.tables import entries
+from service.tables import accounts, entries, limits
 
 
 class AlreadyResolvedError(RuntimeError):
     """A reservation was posted or voided a second time: a bug, never an outcome."""
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A job of this (epsilon, delta) that asks to be admitted."""
+
+    price: Price
+    epsilon: float
+    delta: float
+    principal_id: str
+    dataset_id: str | None
+    job_id: str
+
+
 def reserve(
-    connection: Connection,
-    account_id: str,
-    *,
-    price: Price,
-    epsilon: float,
-    delta: float,
-    principal_id: str,
-    dataset_id: str | None,
-    job_id: str,
-) -> int:
-    """Admit a job of this (epsilon, delta), or raise why it is refused (see admission.py); returns
-    the entry's number."""
+    connection: Connection, account_id: str, wanted: Sequence[Wanted]
+) -> list[int | Problem]:
+    """Admit each job in this order, or say why it is refused (see admission.py); the numbers of the
+    entries of those that are admitted."""
     account = lock_account(connection, account_id)
-    found = standing(connection, account, principal_id)
-    refusal = admission(found, price, delta)
-    if refusal is not None:
-        raise refusal
-    terms = {one.key: one for one in measures(account.terms)}
+    people = {one.principal_id for one in wanted}
+    found = standings(connection, account, people)
+    reserved: dict[str | None, Limit] = {}  # the limits as they come to stand, by id
+    more: Counter[str | None] = Counter()  # and the units by which they grow
+    rows: list[dict[str, Any]] = []
+    outcomes: list[int | Problem] = []
+    for one in wanted:
+        now = replace(
+            found[one.principal_id],
+            limits=tuple(reserved.get(lim.id, lim) for lim in found[one.principal_id].limits),
+        )
+        refusal = admission(now, one.price, one.delta)
+        if refusal is not None:
+            outcomes.append(refusal)
+            continue
+        for limit in now.limits:
+            units = one.price(limit.terms)
+            reserved[limit.id] = limit.with_reserved(units)
+            more[limit.id] += units
+        rows.append(_entry(account, now, one, account.entries + len(rows) + 1))
+        outcomes.append(rows[-1]["seq"])
+    if rows:
+        _write(connection, account, rows, more)
+    return outcomes
+
+
+def _entry(account: Account, found: Standing, one: Wanted, seq: int) -> dict[str, Any]:
+    terms = {each.key: each for each in measures(account.terms)}
     terms |= {limit.terms.key: limit.terms for limit in found.limits}
-    units = price(account.terms)
-    move_balances(connection, found.limits[1:], price, pending=1, posted=0)
-    row = append_entry(
-        connection,
-        account_id,
-        kind="reserve",
-        units=units,
-        epsilon=epsilon,
-        costs=json.dumps({key: price(one) for key, one in sorted(terms.items())}),
-        pending=units,
-        principal_id=principal_id,
-        dataset_id=dataset_id,
-        job_id=job_id,
-        reason="job submitted",
+    return {
+        "account_id": account.id,
+        "seq": seq,
+        "kind": "reserve",
+        "units": one.price(account.terms),
+        "epsilon": one.epsilon,
+        "costs": json.dumps({key: one.price(each) for key, each in sorted(terms.items())}),
+        "principal_id": one.principal_id,
+        "dataset_id": one.dataset_id,
+        "job_id": one.job_id,
+        "reason": "job submitted",
+    }
+
+
+def _write(
+    connection: Connection,
+    account: Account,
+    rows: list[dict[str, Any]],
+    more: Counter[str | None],
+) -> None:
+    """The entries, and by how many units the ceiling (None) and each cap and share grow."""
+    connection.execute(
+        update(accounts)
+        .where(accounts.c.id == account.id)
+        .values(
+            entries=accounts.c.entries + len(rows),
+            pending_units=accounts.c.pending_units + more.pop(None),
+        )
     )
-    return int(row.entries)
+    for limit_id, units in more.items():
+        connection.execute(
+            update(limits)
+            .where(limits.c.id == limit_id)
+            .values(pending_units=limits.c.pending_units + units)
+        )
+    connection.execute(insert(entries).values(created_ms=now_ms()), rows)
+    record_changes(
+        connection,
+        [{"account_id": account.id, "number": row["seq"], "type": "reserve"} for row in rows],
+    )
 
 
 def post(connection: Connection, account_id: str, seq: int, reason: str) -> Account:
@@ -93,8 +150,8 @@ def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reaso
             "a reservation is posted or voided once."
         )
     posted, cost = int(kind == "post"), cost_of(connection, row.job_id, row.costs)
-    applying = open_limits(connection, account_id, row.principal_id)
-    move_balances(connection, applying, cost, pending=-1, posted=posted)
+    covering = applying(connection, account_id, row.principal_id)
+    move_balances(connection, covering, cost, pending=-1, posted=posted)
     spent = None
     if posted:
         sums = Counter(account.spent)

@@ -1,10 +1,12 @@
 """An account as its readers see it: the budget, and every entry with the balance after it.
 
 Units are the truth and add up; so do fractions of the ceiling, which are the same amounts. Epsilons
-do not: `epsilon_spent` is the smallest that a stated method proves for all posted jobs together, and
-`epsilon_remaining` the largest single job that fits. docs/budgets.md has a worked example.
+do not: `epsilon_spent` is the smallest that a stated method proves for all posted jobs together, had
+they been fixed in advance, and `epsilon_remaining` the largest at which a single job surely fits.
+docs/budgets.md has a worked example.
 """
 
+import json
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
@@ -14,7 +16,7 @@ from service.ledger.accounts import Account
 from service.ledger.admission import Standing, standing
 from service.ledger.limits import Limit
 from service.planning.price import smallest_epsilon
-from service.tables import entries
+from service.tables import entries, jobs
 
 
 def budget(connection: Connection, account: Account, principal_id: str) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def budget(connection: Connection, account: Account, principal_id: str) -> dict[
             entries.c.account_id == account.id, entries.c.kind == "post"
         )
     ).scalar_one()
-    spent, method = smallest_epsilon(account.spent, delta) if account.spent else (0.0, "nothing")
+    spent, method = _spent(connection, account)
     cap = min(limit.epsilon for limit in found.limits if limit.purpose != "share")
     largest = found.largest_epsilon(delta)
     return {
@@ -46,6 +48,23 @@ def budget(connection: Connection, account: Account, principal_id: str) -> dict[
         "entries": account.entries,
         "frozen": account.frozen,
     }
+
+
+def _spent(connection: Connection, account: Account) -> tuple[float, str]:
+    """The smallest epsilon that is proved for all posted jobs together, and how. What a single one
+    has by itself was proved when it was planned."""
+    if not account.spent:
+        return 0.0, "nothing"
+    delta = account.terms.delta
+    epsilon, method = smallest_epsilon(account.spent, delta)
+    of_posted = (entries.c.account_id == account.id) & (entries.c.kind == "post")
+    query = select(jobs.c.plan).join(entries, (entries.c.job_id == jobs.c.id) & of_posted)
+    plans = connection.execute(query.limit(2)).scalars().all()
+    if len(plans) == 1:
+        own = json.loads(plans[0])["guarantee"]
+        if own["delta"] <= delta and own["epsilon"] < epsilon:
+            return own["epsilon"], "its own Plan"
+    return epsilon, method
 
 
 def limit_view(limit: Limit, delta: float) -> dict[str, Any]:
@@ -115,8 +134,8 @@ def _parts(limit: Limit) -> dict[str, int | float]:
         "reserved": limit.pending_units,
         "remaining": limit.remaining_units,
     }
-    units = {f"units_{name}": amount for name, amount in amounts.items()}
-    return units | {f"fraction_{name}": amount / limit.units for name, amount in amounts.items()}
+    units, whole = {f"units_{name}": amount for name, amount in amounts.items()}, limit.units or 1
+    return units | {f"fraction_{name}": amount / whole for name, amount in amounts.items()}
 
 
 def _words(found: Standing, spent: float, method: str, largest: float) -> str:
@@ -130,12 +149,14 @@ def _words(found: Standing, spent: float, method: str, largest: float) -> str:
         f"{100 * units / ceiling.units:.1f} % {name}" for name, units in share.items()
     )
     together = (
-        f"The jobs posted so far are together ({spent:g}, {account.terms.delta:g})-differentially "
-        f"private, by {method}"
+        f"The jobs posted so far, had they been fixed in advance, are together ({spent:g}, "
+        f"{account.terms.delta:g})-differentially private, by {method}"
         if ceiling.posted_units
         else "No job has been posted yet"
     )
     fits = f"one more of up to epsilon {largest:g} fits" if largest > 0 else "nothing more fits"
+    if account.frozen:
+        fits = "nothing is admitted while it is frozen"
     tight = min(found.limits, key=lambda limit: limit.largest_epsilon(account.terms.delta))
     why = "" if tight.purpose == "ceiling" else f" (bounded by the {tight.purpose})"
     return (

@@ -95,11 +95,12 @@ def _most_of_pure(epsilon: Fraction, terms: AccountTerms) -> int:
 
 
 def measures(terms: AccountTerms) -> tuple[AccountTerms, ...]:
-    """The terms at which an account's spending is summed up besides those of its limits."""
+    """The terms at which an account's spending is summed up: its own, and some that often say more."""
     if terms.kind == "pure":
         return (terms,)
     orders = (AccountTerms(kind="renyi", delta=terms.delta, order=order) for order in _ORDERS)
-    return (*orders, AccountTerms(kind="gaussian", delta=terms.delta))
+    found = (terms, *orders, AccountTerms(kind="gaussian", delta=terms.delta))
+    return tuple(dict.fromkeys(found))
 
 
 class NotPureError(ValueError):
@@ -126,7 +127,9 @@ def prices(release: Release, terms: Iterable[AccountTerms]) -> dict[str, int]:
 
 def smallest_epsilon(sums: Mapping[str, int], delta: float) -> tuple[float, str]:
     """The smallest epsilon that sums of prices, by keys of terms, prove at delta: rounded up, with the
-    method in words. Each is what a filter with that threshold at those terms would promise."""
+    method in words. It is proved for releases of these prices that were fixed in advance, each of
+    which may read what came before; where prices were chosen by outputs, what holds without condition
+    is a filter, whose threshold was fixed before."""
     found = [(_epsilon_of_sum(key, units, delta), key) for key, units in sums.items()]
     proved = [one for one in found if one[0] is not None]
     if not proved:

@@ -7,17 +7,17 @@ as the ledger would refuse it alone. A group (POST /v1/groups) reserves all or n
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from service.config import Settings
 from service.db import Database
 from service.errors import Problem
-from service.jobs.submit import facts_for, plan_for, price_of
+from service.jobs.submit import PlannedSpec, facts_for, plan_for
 from service.ledger.accounts import find_account
 from service.ledger.admission import Standing, admission, standing
 from service.ledger.statement import limit_view
-from service.planning.plan import Plan
 from service.planning.spec import Facts, JobSpec
+from service.tables import datasets
 
 
 def quote_batch(
@@ -30,9 +30,10 @@ def quote_batch(
     with db.read() as connection:
         specs = authorised(connection)
         used = {spec.dataset for spec in specs}
-        known = {name: facts_for(connection, name, principal_id) for name in used}
+        rows = connection.execute(select(datasets).where(datasets.c.id.in_(sorted(used)))).all()
+        known = {row.id: facts_for(connection, row, principal_id) for row in rows}
     planned = [_plan(settings, spec, known[spec.dataset][0]) for spec in specs]
-    of = {name: account.lineage_id for name, (_, account, _) in known.items()}
+    of = {name: account.lineage_id for name, (_, account) in known.items()}
     with db.read() as connection:
         accounts = {name: find_account(connection, lineage) for name, lineage in of.items()}
         now = {
@@ -41,16 +42,16 @@ def quote_batch(
             if account is not None
         }
     ids = {name: account.id for name, account in accounts.items() if account is not None}
-    rows = []
+    answers = []
     for number, (spec, plan) in enumerate(zip(specs, planned, strict=True)):
         account_id = ids[spec.dataset]
         row, now[account_id] = _row(number, spec, plan, now[account_id])
-        rows.append(row)
-    fitting = sum(row["fits"] for row in rows)
+        answers.append(row)
+    fitting = sum(row["fits"] for row in answers)
     return {
-        "all_fit": fitting == len(rows),
+        "all_fit": fitting == len(answers),
         "fitting": fitting,
-        "data": rows,
+        "data": answers,
         "after": [
             {
                 "account": found.account.id,
@@ -61,30 +62,30 @@ def quote_batch(
     }
 
 
-def _plan(settings: Settings, spec: JobSpec, facts: Facts) -> Plan | Problem:
+def _plan(settings: Settings, spec: JobSpec, facts: Facts) -> PlannedSpec | Problem:
     try:
-        return plan_for(facts, settings, spec)[0]
+        return plan_for(facts, settings, spec)
     except Problem as problem:
         return problem
 
 
 def _row(
-    number: int, spec: JobSpec, plan: Plan | Problem, found: Standing
+    number: int, spec: JobSpec, made: PlannedSpec | Problem, found: Standing
 ) -> tuple[dict[str, Any], Standing]:
     """What becomes of one job, and the account after it."""
     named = {"index": number, "dataset": spec.dataset, "epsilon": spec.privacy.epsilon}
-    if isinstance(plan, Problem):
+    if isinstance(made, Problem):
         nothing = dict.fromkeys(("price_units", "fraction", "plan_digest"))
-        refused = {"algorithm": spec.algorithm, "fits": False, "refusal": plan.detail}
+        refused = {"algorithm": spec.algorithm, "fits": False, "refusal": made.detail}
         return named | nothing | refused, found
-    price = price_of(plan)
-    refusal = admission(found, price, plan.guarantee.delta)
+    plan = made.plan
+    refusal = admission(found, made.price, plan.guarantee.delta)
     row = named | {
         "algorithm": plan.algorithm,
         "fits": refusal is None,
         "refusal": None if refusal is None else refusal.detail,
         "price_units": plan.price.units,
         "fraction": plan.price.units / found.account.ceiling_units,
-        "plan_digest": plan.digest(),
+        "plan_digest": made.digest,
     }
-    return row, found if refusal is not None else found.with_reserved(price)
+    return row, found if refusal is not None else found.with_reserved(made.price)

@@ -8,19 +8,19 @@ as of the second read.
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from service.config import Settings
 from service.db import Database
 from service.errors import BudgetNotSet, PlanRefused
-from service.jobs.submit import facts_for, plan_for, price_of
+from service.jobs.submit import PlannedSpec, facts_for, plan_for
 from service.ledger.accounts import find_account
 from service.ledger.admission import admission, standing
 from service.ledger.statement import budget
-from service.planning.choose import Choice, choose, compare, epsilon_for_noise
+from service.planning.choose import choose, compare, epsilon_for_noise
 from service.planning.describe import describe
-from service.planning.plan import Plan
 from service.planning.spec import Facts, JobSpec
+from service.tables import datasets
 
 Authorised = Callable[[Connection], JobSpec]
 """The spec that is asked about, once it is certain that the caller may ask."""
@@ -30,8 +30,7 @@ def quote(
     db: Database, settings: Settings, *, principal_id: str, authorised: Authorised
 ) -> dict[str, Any]:
     spec, facts, lineage_id = _facts(db, principal_id, authorised)
-    planned, choice = plan_for(facts, settings, spec)
-    return _answer(db, principal_id, lineage_id, planned, choice)
+    return _answer(db, principal_id, lineage_id, plan_for(facts, settings, spec))
 
 
 def quote_for_noise(
@@ -39,9 +38,9 @@ def quote_for_noise(
 ) -> dict[str, Any]:
     """The quote at the smallest epsilon whose noise in one mean is at most `noise`."""
     spec, facts, lineage_id = _facts(db, principal_id, authorised)
-    named, choice = plan_for(facts, settings, spec)
-    planned = epsilon_for_noise(named.spec, facts, settings.gradients_max, noise)
-    return _answer(db, principal_id, lineage_id, planned, choice)
+    named = plan_for(facts, settings, spec)
+    planned = epsilon_for_noise(named.plan.spec, facts, settings.gradients_max, noise)
+    return _answer(db, principal_id, lineage_id, PlannedSpec(planned, named.choice))
 
 
 def comparison(
@@ -61,14 +60,14 @@ def comparison(
 def _facts(db: Database, principal_id: str, authorised: Authorised) -> tuple[JobSpec, Facts, str]:
     with db.read() as connection:
         spec = authorised(connection)
-        facts, account, _ = facts_for(connection, spec.dataset, principal_id)
+        dataset = connection.execute(select(datasets).where(datasets.c.id == spec.dataset)).one()
+        facts, account = facts_for(connection, dataset, principal_id)
     return spec, facts, account.lineage_id
 
 
-def _answer(
-    db: Database, principal_id: str, lineage_id: str, planned: Plan, choice: Choice | None
-) -> dict[str, Any]:
-    delta, price = planned.guarantee.delta, price_of(planned)
+def _answer(db: Database, principal_id: str, lineage_id: str, made: PlannedSpec) -> dict[str, Any]:
+    planned, choice, price = made.plan, made.choice, made.price
+    delta = planned.guarantee.delta
     with db.read() as connection:
         account = find_account(connection, lineage_id)
         if account is None:
@@ -86,6 +85,6 @@ def _answer(
         "steps": planned.schedule.steps,
         "choice": None if choice is None else choice.view(),
         "plan": planned,
-        "plan_digest": planned.digest(),
+        "plan_digest": made.digest,
         "budget": balance,
     }

@@ -143,7 +143,7 @@ def test_a_repeated_request_is_replayed_although_it_took_the_last_room(db, tmp_p
             done = submit(
                 harness.db,
                 harness.settings,
-                authorise=lambda connection, dataset, hold: None,
+                authorise=harness.authorise,
                 principal_id=harness.owner,
                 asked=[Asked(harness.spec(0.99))],
                 idempotency_key="one",

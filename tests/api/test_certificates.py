@@ -9,7 +9,7 @@ from service.client import ApiError
 from service.errors import PlanRefused
 from service.jobs.claim import open_data
 from service.planning.spec import JobSpec
-from tests.harness import job, numeric_schema
+from tests.harness import job
 from tests.jobs.harness import JobHarness
 from workers.certify import certify
 
@@ -92,12 +92,11 @@ def test_refusals_charge_nothing(service, scene):
 def test_a_model_that_diverged_is_refused_before_anything_is_charged(db, tmp_path, weight):
     harness = JobHarness(db, tmp_path)
     me = Caller(harness.owner, "owner", "owner", None, "key_1")
-    card = {"intercept_": 0.5, "encoder": numeric_schema(3)}
     asked = {"dataset": harness.dataset, "algorithm": NAME, "loss": "logistic"}
     for coefficients, refused in (([1.0, -1e100, 0.0], False), ([1.0, weight, 0.0], True)):
         held = harness.claim(harness.submit(0.1))
         harness.do(open_data, held.id, held.fence)
-        harness.publish(held.id, held.fence, card | {"coef_": coefficients})
+        harness.publish(held.id, held.fence, (0.5, *coefficients))
         spec = JobSpec.model_validate(asked | {"of": held.id, "privacy": {"epsilon": 0.1}})
         with db.read() as connection:
             if not refused:

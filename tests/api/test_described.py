@@ -30,7 +30,7 @@ def plans():
 
 
 def has_prefixes(plan):
-    return '"kind":"prefixes"' in plan.canonical()
+    return any(f'"kind":"{kind}"' in plan.canonical() for kind in ("prefixes", "laplace_prefixes"))
 
 
 def test_every_plan_is_described(plans):

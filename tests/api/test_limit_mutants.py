@@ -1,6 +1,7 @@
 """The histories of test_never_overspent catch a ledger that counts wrongly, so they can fail."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,20 +15,20 @@ DRAWN = ("submit", 0, 2, 7.0, "drawn")
 BUDGET = (30.0, 0.4, 0.3, "renyi")
 
 
-def at_the_ceilings_order(plan):
-    return lambda terms: plan.price.units
+def count_at_the_ceilings_order(monkeypatch):
+    monkeypatch.setattr(submitting.PlannedSpec, "price", lambda self, terms: self.plan.price.units)
 
 
 def test_a_limit_that_is_checked_at_the_ceilings_order_is_caught(stack, monkeypatch):  # noqa: F811
     play(stack, BUDGET, [DRAWN])
-    monkeypatch.setattr(submitting, "price_of", at_the_ceilings_order)
+    count_at_the_ceilings_order(monkeypatch)
     with pytest.raises(AssertionError):
         play(stack, BUDGET, [DRAWN])
 
 
 def test_and_so_it_is_by_the_exact_losses_alone(stack, monkeypatch):  # noqa: F811
     """Where model and ledger are wrong alike, only the independent composition can tell."""
-    monkeypatch.setattr(submitting, "price_of", at_the_ceilings_order)
+    count_at_the_ceilings_order(monkeypatch)
     with pytest.raises(AssertionError, match="truly leak"):
         play(stack, BUDGET, [DRAWN], model=False)
 
@@ -52,17 +53,17 @@ def test_a_group_that_reserves_some_of_its_jobs_is_caught(stack, monkeypatch):  
     steps = [("group", 0, 2, [0.25, 0.35, 0.25])]
     play(stack, BUDGET, steps)
 
-    def some(connection, settings, principal_id, planned, group_id):
-        rows = []
-        for one in planned:
-            try:
-                rows.append(
-                    submitting._insert_job(connection, settings, principal_id, one, group_id)
-                )
-            except Problem:
-                continue
-        return rows
+    admit = submitting._admit_group
 
-    monkeypatch.setattr(submitting, "_insert_all", some)
+    def some(db, settings, request):
+        """As many of the first ones as fit."""
+        for count in range(len(request.planned), 0, -1):
+            try:
+                return admit(db, settings, replace(request, planned=request.planned[:count]))
+            except Problem as problem:
+                refusal = problem
+        raise refusal
+
+    monkeypatch.setattr(submitting, "_admit_group", some)
     with pytest.raises(AssertionError):
         play(stack, BUDGET, steps)

@@ -20,16 +20,19 @@ from service.app import create_app
 from service.config import Settings
 from service.datasets.schema import Schema
 from service.db import Database, new_id, now_ms
+from service.jobs.card import Released
 from service.jobs.claim import claim, open_data, release_claim
 from service.jobs.publish import publish
 from service.ledger.check import check_ledger
 from service.ledger.costs import release_of
 from service.ledger.limits import limit_from
 from service.planning.conversion import budget_units
+from service.planning.plan import Plan
 from service.planning.price import AccountTerms, price_units
 from service.tables import accounts, datasets, entries, jobs, limits, lineages
 from tests.composition import compose, worst
 from tests.harness import fresh_database, job, numeric_schema
+from tests.jobs.harness import SOFTWARE
 
 DELTA = 1e-6
 FACTS = {
@@ -258,7 +261,9 @@ class World:
             return
         if outcome == "publish":
             with self.db.write() as connection:
-                assert publish(connection, keys, job_id, held.fence, {"coef_": []}, {})
+                plan = Plan.model_validate_json(held.plan)
+                released = Released(vector=(0.0,) * plan.dimension)
+                assert publish(connection, keys, job_id, held.fence, released, SOFTWARE)
         if outcome == "give up":  # opened: what follows is charged, also a cancel
             answer = self.ask(2, "POST", f"/v1/jobs/{job_id}/cancel")
             assert answer.json()["state"] == "cancelling"

@@ -40,17 +40,18 @@ def test_a_grant_revoked_during_submission_stops_it(db, tmp_path):
     harness = JobHarness(db, tmp_path)
     asked = []
 
-    def authorise(connection, dataset, hold):
+    def authorise(connection, dataset):
         asked.append(connection)
         if len(asked) == 2:
             raise PermissionError
+        return harness.authorise(connection, dataset)
 
     with pytest.raises(PermissionError):
         submit(
             harness.db,
             harness.settings,
             authorise=authorise,
-            principal_id=harness.owner,
+            principal_id=harness.analyst(),  # whose grant is not there when it is looked for again
             asked=[Asked(harness.spec())],
         )
     assert harness.balance() == (0, 0)

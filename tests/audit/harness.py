@@ -42,7 +42,6 @@ from workers.gate import Ballot
 from workers.prefixes import prefixes
 from workers.progress import Progress
 from workers.randomness import Randomness
-from workers.results import Certificate
 
 FAMILY = 1e-6
 SELECTION = 0.25  # of the rounds choose the threshold, the rest test it
@@ -185,8 +184,7 @@ def key(name: str, world: int, number: int) -> bytes:
 def play(game: Game, world: int, noise_key: bytes, spy: type[Spy] = Spy) -> Round:
     plan = game.plan
     sums = spy(plan, game.worlds[world], Randomness(noise_key, game.digest))
-    result = RUNS[plan.algorithm](plan, sums, Progress())
-    weights = result.gradient if isinstance(result, Certificate) else result
+    weights = RUNS[plan.algorithm](plan, sums, Progress())
     return Round(sums=sums.seen, weights=weights, clip=sums.clip)
 
 

@@ -66,7 +66,8 @@ def test_an_owner_uploads_by_form_with_the_schema_filled_in(site, visit):
     page.get_by_role("button", name="Upload").click()
     heading(page, "visits")
     expect(page.get_by_text("600 rows")).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("2 remaining of 2"))).to_be_visible()
+    left = re.compile("of epsilon 2: .* 100 % remaining")
+    expect(page.get_by_role("img", name=left)).to_be_visible()
     expect(page.get_by_role("table", name=re.compile("Declared schema"))).to_contain_text("A, B, C")
 
 
@@ -215,11 +216,11 @@ def test_the_dataset_page_follows_the_ledger(site, visit):
         scene.analyst.wait(scene.analyst.submit(job(scene.dataset, epsilon))["id"])
     saving = page.locator(".saving")
     expect(saving).to_contain_text(
-        re.compile("Adding epsilons would read 0.6; the ledger’s bound is 0.4")
+        re.compile("own epsilons add up to 0.6; together the jobs are proved to have ε 0.4")
     )
     plot = page.get_by_role("img", name=re.compile("^Budget over time"))
     plot.hover(position={"x": 50, "y": 60})
-    expect(page.locator(".readout")).to_contain_text(re.compile("ε .* left after #"))
+    expect(page.locator(".readout")).to_contain_text(re.compile("% left after #"))
     page.get_by_label("Ledger entry to read out").press("Home")
     expect(page.locator(".readout")).to_contain_text("after #1 open")
 

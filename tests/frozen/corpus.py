@@ -27,7 +27,6 @@ from workers.data import Data
 from workers.execute import software
 from workers.progress import Progress
 from workers.randomness import Randomness
-from workers.results import Certificate
 
 CORPUS = Path(__file__).parent / "corpus.json.gz"
 KEY = bytes(range(32))
@@ -322,7 +321,7 @@ def run(made: Plan) -> list[float]:
     released = np.linspace(-1.0, 1.0, made.dimension)
     data = Data(made, x, y, Randomness(KEY, made.digest()), released)
     result = RUNS[made.algorithm](made, data, Progress())
-    return [float(w) for w in (result.gradient if isinstance(result, Certificate) else result)]
+    return [float(w) for w in result]
 
 
 def main() -> None:
@@ -333,7 +332,7 @@ def main() -> None:
                 "plan": made.canonical(),
                 "digest": made.digest(),
                 "weights": run(made),
-                "software": software(),
+                "software": software().model_dump(),
             }
     CORPUS.write_bytes(gzip.compress(json.dumps(kept, indent=0).encode(), mtime=0))
     print(f"{len(kept)} Plans")

@@ -9,6 +9,7 @@ from service.api.auth import create_principal
 from service.config import Settings
 from service.datasets.schema import Schema
 from service.db import new_id, now_ms
+from service.jobs.card import Released, Software
 from service.jobs.claim import claim, open_data
 from service.jobs.maintenance import reap
 from service.jobs.publish import publish
@@ -20,6 +21,7 @@ from service.tables import datasets, jobs, lineages
 from tests.harness import numeric_schema
 
 ROWS = 200
+SOFTWARE = Software.model_validate(dict.fromkeys(Software.model_fields, "a test"))
 
 
 class JobHarness:
@@ -89,11 +91,15 @@ class JobHarness:
     def submit(self, epsilon=0.1, principal=None, **changes):
         return self.submit_all([self.spec(epsilon, **changes)], principal).id
 
+    @staticmethod
+    def authorise(connection, dataset):
+        return connection.execute(select(datasets).where(datasets.c.id == dataset)).one()
+
     def submit_all(self, specs, principal=None, *, group=False):
         return submit(
             self.db,
             self.settings,
-            authorise=lambda connection, dataset, hold: None,
+            authorise=self.authorise,
             principal_id=principal or self.owner,
             asked=[Asked(spec) for spec in specs],
             group=group,
@@ -120,9 +126,9 @@ class JobHarness:
     def claim(self, job=None):
         return self.do(claim, self.settings.lease_seconds, job)
 
-    def publish(self, job, fence, card=None):
-        card = card or {"coef_": [1.0]}
-        return self.do(publish, self.settings.keys, job, fence, card, {})
+    def publish(self, job, fence, vector=(0.0, 1.0, 2.0, 3.0)):
+        released = Released(vector=vector)
+        return self.do(publish, self.settings.keys, job, fence, released, SOFTWARE)
 
     def expire(self):
         with self.db.write() as connection:

@@ -12,7 +12,7 @@ from service.jobs.claim import open_data, release_claim, renew_lease
 from service.jobs.maintenance import reap
 from service.jobs.publish import PlanChangedError
 from service.jobs.states import ENDED, TRANSITIONS
-from service.jobs.transitions import TransitionError, transition
+from service.jobs.transitions import Move, TransitionError, transition
 from service.tables import audit_records, datasets, job_events, jobs, models
 from workers.execute import execute_one
 
@@ -30,12 +30,12 @@ def test_a_state_leads_only_where_the_table_says(harness, before):
             connection.execute(job_events.delete().where(job_events.c.seq > 1))
             connection.execute(update(jobs).values(events=1))
         if after in TRANSITIONS[before]:
-            row = harness.do(transition, harness.row(job), after)
+            row = harness.do(transition, harness.row(job), Move(after))
             assert (row.state, row.events) == (after, 2)
             assert (row.wrapped_key is None) == (after in ENDED)
         else:
             with pytest.raises(TransitionError, match=f"cannot become {after}"):
-                harness.do(transition, harness.row(job), after)
+                harness.do(transition, harness.row(job), Move(after))
             assert harness.row(job).state == before
 
 
@@ -67,12 +67,12 @@ def test_nothing_is_published_twice_or_by_a_stale_fence(harness):
     assert fresh.fence > stale.fence
     assert not harness.do(renew_lease, job, stale.fence, 1, 5.0)
     assert not harness.do(open_data, job, stale.fence)
-    assert not harness.publish(job, stale.fence, {"coef_": [6.0]})
-    assert harness.publish(job, fresh.fence, {"coef_": [7.0]})
-    assert not harness.publish(job, fresh.fence, {"coef_": [8.0]})
+    assert not harness.publish(job, stale.fence, (0.0, 6.0, 6.0, 6.0))
+    assert harness.publish(job, fresh.fence, (0.0, 7.0, 7.0, 7.0))
+    assert not harness.publish(job, fresh.fence, (0.0, 8.0, 8.0, 8.0))
     with harness.db.read() as connection:
         cards = connection.execute(select(models.c.card)).scalars().all()
-        assert [json.loads(card)["coef_"] for card in cards] == [[7.0]]
+        assert [json.loads(card)["coef_"] for card in cards] == [[7.0] * 3]
         assert len(connection.execute(select(audit_records)).all()) == 1
     assert harness.balance() == (price(harness, job), 0)
 

@@ -9,16 +9,14 @@ from sqlalchemy import select
 from service.db import Database, new_id
 from service.errors import BudgetExceeded
 from service.ledger.entries import append_entry
-from service.ledger.reserve import reserve
+from service.ledger.reserve import Wanted, reserve
 from service.planning.price import AccountTerms
 from service.tables import accounts
 
 
 def locked(db, account_id, units, who):
     with db.write() as connection:
-        reserve(
-            connection,
-            account_id,
+        wanted = Wanted(
             price=lambda terms: units,
             epsilon=0.1,
             delta=1e-6,
@@ -26,6 +24,9 @@ def locked(db, account_id, units, who):
             dataset_id=None,
             job_id=new_id("job"),
         )
+        (outcome,) = reserve(connection, account_id, [wanted])
+    if isinstance(outcome, BudgetExceeded):
+        raise outcome
 
 
 def unlocked(db, account_id, units, who):

@@ -8,12 +8,12 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from service.api.auth import create_principal
 from service.db import new_id, now_ms
-from service.errors import BudgetAlreadySet, BudgetExceeded, InvalidRequest
+from service.errors import BudgetAlreadySet, BudgetExceeded, InvalidRequest, Problem
 from service.ledger.accounts import find_account, lock_account, open_account
 from service.ledger.check import check_ledger
 from service.ledger.entries import append_entry
 from service.ledger.limits import open_limits
-from service.ledger.reserve import AlreadyResolvedError, post, reserve, void
+from service.ledger.reserve import AlreadyResolvedError, Wanted, post, reserve, void
 from service.planning.conversion import best_order, budget_units
 from service.tables import accounts, entries, lineages
 from tests.ledger.test_race import open_ledger
@@ -26,9 +26,7 @@ def ledger(db):
 
 
 def take(connection, account, owner, units):
-    return reserve(
-        connection,
-        account.id,
+    wanted = Wanted(
         price=lambda terms: units,
         epsilon=0.1,
         delta=account.terms.delta,
@@ -36,6 +34,10 @@ def take(connection, account, owner, units):
         dataset_id=None,
         job_id=new_id("job"),
     )
+    (outcome,) = reserve(connection, account.id, [wanted])
+    if isinstance(outcome, Problem):
+        raise outcome
+    return outcome
 
 
 def balances(db, account):
@@ -132,7 +134,8 @@ def test_the_cap_may_be_below_the_ceiling_and_a_ceiling_is_fixed_once(db, ledger
         )
     assert capped.ceiling_units == budget_units(2.0, 1e-6)
     with db.read() as connection:
-        (cap,) = open_limits(connection, capped.id, None)
+        cap, shares = open_limits(connection, capped.id)
+    assert shares == {}
     assert (cap.units, cap.terms.order) == (budget_units(0.5, 1e-6), best_order(0.5, 1e-6))
     assert cap.in_advance and cap.terms.order != capped.terms.order
     for lineage_id, cap, error in (

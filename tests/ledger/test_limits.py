@@ -7,8 +7,8 @@ from sqlalchemy import select, update
 
 from service.errors import AnalystCapExceeded, BudgetExceeded, InvalidRequest
 from service.jobs.cancel import cancel
-from service.ledger.accounts import limits_for
 from service.ledger.adjust import costs_so_far, set_share, top_up
+from service.ledger.admission import standing
 from service.ledger.check import check_ledger
 from service.ledger.costs import release_of
 from service.ledger.limits import open_limits
@@ -28,7 +28,7 @@ def make(db, tmp_path):
 
 def limits_now(harness, principal=None):
     with harness.db.read() as connection:
-        found = limits_for(connection, harness.account(), principal)
+        found = standing(connection, harness.account(), principal or harness.owner).limits
         assert check_ledger(connection) == []
     return {limit.purpose: limit for limit in found}
 
@@ -149,7 +149,7 @@ def test_a_top_up_prices_under_its_lock_only_what_came_since(make, monkeypatch):
             reason="approved",
             known=known,
         )
-        (cap,) = open_limits(connection, harness.account().id, None)
+        cap, _ = open_limits(connection, harness.account().id)
     assert priced == [later]
     assert cap.pending_units == 7 + sum(known.pending.values())
 

@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import create_engine, select, text
 
 from service.db import Database, migrate
-from service.ledger.accounts import account_from, limits_for
+from service.ledger.accounts import account_from
+from service.ledger.admission import standings
 from service.ledger.check import check_ledger
 from service.ledger.statement import budget
 from service.planning.catalog import plan
@@ -156,8 +157,8 @@ def migrated(url):
         account = account_from(connection.execute(select(accounts)).one())
         costs = connection.execute(select(entries).where(entries.c.kind == "reserve")).all()
         found = {
-            who: {limit.purpose: limit for limit in limits_for(connection, account, who)}
-            for who in ("ann", "bob")
+            who: {limit.purpose: limit for limit in standing.limits}
+            for who, standing in standings(connection, account, ["ann", "bob"]).items()
         }
         said = budget(connection, account, "ann")
     db.dispose()

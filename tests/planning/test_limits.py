@@ -130,12 +130,13 @@ def test_gaussian_noise_is_seven_percent_less_on_a_gaussian_account():
 
 @pytest.mark.parametrize("delta", [None, 0.0])
 @pytest.mark.parametrize("algorithm", CATALOG)
-def test_every_algorithm_plans_on_a_gaussian_account_without_draws_by_default(algorithm, delta):
+def test_every_algorithm_plans_on_a_gaussian_account_and_draws_only_for_time(algorithm, delta):
     for rows in (1000, 300_000):
         made = planned(algorithm, facts(rows=rows, epsilon=4.0, kind="gaussian"), 1.0, delta)
         check(made)
         assert made.facts.account.kind == made.price.kind == "gaussian"
-        assert delta == 0.0 or "sampled_gaussian" not in made.canonical()
+        short_of_time = algorithm == "accelerated-sgd" and rows > 1000
+        assert delta == 0.0 or short_of_time or "sampled_gaussian" not in made.canonical()
 
 
 @pytest.mark.parametrize("kind", ["renyi", "gaussian"])

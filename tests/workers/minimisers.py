@@ -17,9 +17,12 @@ UNITS = 4095
 class Bare(Data):
     """Data that hands out the point as it is before noise."""
 
-    def noisy_point(self, point):
-        self.point = point
-        return super().noisy_point(point)
+    def noisy_point(self, make):
+        def seen(blocks):
+            self.point = make(blocks)
+            return self.point
+
+        return super().noisy_point(seen)
 
 
 def point_of(made: Plan, x, y, kind=Bare) -> np.ndarray:

@@ -11,7 +11,7 @@ from service.planning.loss import Scalar
 from service.planning.plan import Plan
 from tests.planning.cases import facts, spec
 from workers.algorithms import RUNS
-from workers.data import Data
+from workers.data import Blocks, Data
 from workers.progress import Progress
 from workers.randomness import Randomness
 
@@ -40,10 +40,10 @@ class Bare(Data):
         super().__init__(made, x, y, Randomness(KEY, made.digest()))
         self.means, self.rows, self.starts = [], [], starts
 
-    def noisy_point(self, point):
-        self.means.append(point.copy())
-        self.rows.append(self._read)
-        self._read = range(0)
+    def noisy_point(self, make):
+        rows, _ = self._points[len(self.means)]
+        self.means.append(make(Blocks(self._rows, rows)).copy())
+        self.rows.append(rows)
         return self.starts[len(self.means) % len(self.starts)].copy()
 
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import linprog
 
 from service.errors import PlanRefused
-from service.planning.algorithms.stationarity_certificate import CONFIDENCE, noise_norm
 from service.planning.catalog import plan
+from service.planning.certificate import CONFIDENCE, certificate_of, measures, noise_norm
 from service.planning.lattice import calibrate, target
 from service.planning.plan import canonical_json
 from service.planning.problem import problem
@@ -24,7 +24,6 @@ from tests.workers.exact import exact_sum
 from workers.algorithms import RUNS
 from workers.certify import mean_gradient
 from workers.data import Data
-from workers.measures import measures
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.rows import WrongDataError
@@ -42,7 +41,7 @@ POLYTOPES = [
 
 def certificate(made, x, y, w, key=KEY):
     data = Data(made, x, y, Randomness(key, made.digest()), w)
-    return RUNS[NAME](made, data, Progress()).content
+    return certificate_of(made, w, RUNS[NAME](made, data, Progress()))
 
 
 def vertices(feasible):

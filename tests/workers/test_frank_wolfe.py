@@ -168,7 +168,7 @@ def test_a_run_makes_the_choices_that_were_priced_and_nothing_else(where, delta,
     assert within(made, w)
     for release in (
         lambda: guarded.noisy_sum(w, 0, 50),
-        lambda: guarded.noisy_point(w),
+        lambda: guarded.noisy_point(lambda blocks: w),
     ):
         with pytest.raises(WrongDataError):
             release()

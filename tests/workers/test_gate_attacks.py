@@ -108,43 +108,46 @@ def test_a_point_is_the_next_of_the_plan_and_depends_on_no_other_rows():
     made = planned("phased-sgd", 1e-6)
     (rows, sensitivity), (following, smaller) = made.schedule.released_points(N)[:2]
     assert sensitivity > smaller and rows.stop == following.start
-    point, given, gate = np.zeros(made.dimension), data_for(made), Recording
-    given = data_for(made, gate)
-    given.noisy_point(point)
-    list(given.blocks(lambda x, y: None, 10, rows=following))
-    given.noisy_point(point)
+    read, given = [], data_for(made, Recording)
+
+    def make(blocks):
+        read.append(sum(blocks(lambda x, y: len(x), 10)))
+        return np.zeros(made.dimension)
+
+    given.noisy_point(make)
+    given.noisy_point(make)
     assert [ask.rows for ask in given._gate.asks] == [rows, following]
+    assert read == [len(rows), len(following)]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_rows_are_read_for_a_point_only_until_it_is_released(begun):
+    made, kept = planned("phased-sgd", 1e-6), []
     given = data_for(made)
-    list(given.blocks(lambda x, y: None, 10, rows=following))
-    with pytest.raises(WrongDataError, match="rows that were read"):
-        given.noisy_point(point)
+
+    def make(blocks):
+        kept.append(blocks(lambda x, y: x.sum(), 10, in_turn=True))
+        if begun:
+            next(kept[0])
+        return np.zeros(made.dimension)
+
+    given.noisy_point(make)
+    with pytest.raises(WrongDataError, match="until it is released"):
+        next(kept[0])
 
 
-def test_blocks_count_when_they_are_read_and_not_when_they_are_asked_for():
-    made = planned("phased-sgd", 1e-6)
-    (rows, _), *_ = made.schedule.released_points(N)
-    given = data_for(made)
-    late = given.blocks(lambda x, y: x.sum(), 10, rows=rows, in_turn=True)
-    given.noisy_point(np.zeros(made.dimension))
-    next(late)
-    with pytest.raises(WrongDataError, match="rows that were read"):
-        given.noisy_point(np.zeros(made.dimension))
-
-
-def test_blocks_are_for_points_and_what_was_read_is_released_or_not_published():
-    with pytest.raises(WrongDataError, match="the Plan has none"):
-        next(data_for(planned("gradient-descent", 1e-6)).blocks(lambda x, y: None, 10))
-    given = data_for(planned("output-perturbation", 1e-6))
-    list(given.blocks(lambda x, y: None, 10))
-    with pytest.raises(WrongDataError, match="not released"):
-        given.close()
+def test_rows_are_read_for_points_alone_and_a_point_that_fails_shuts_the_gate():
+    given = data_for(planned("gradient-descent", 1e-6))
+    assert not hasattr(given, "blocks")
+    with pytest.raises(WrongDataError, match="the Plan has no point"):
+        given.noisy_point(lambda blocks: 1 / 0)
 
     def fails(x, y):
         raise ZeroDivisionError
 
     given = data_for(planned("output-perturbation", 1e-6))
     with pytest.raises(ZeroDivisionError):
-        list(given.blocks(fails, 10))
+        given.noisy_point(lambda blocks: list(blocks(fails, 10)))
     with pytest.raises(GateError, match="nothing of it is published"):
         given.close()
 
@@ -170,12 +173,13 @@ def test_noise_is_added_to_one_vector_of_the_plans_size(odd):
     """An array of another shape would be repeated until it fits, under one vector of noise."""
     made = planned("output-perturbation", 1e-6)
     with pytest.raises(GateError, match="one per weight"):
-        data_for(made).noisy_point(odd(made.dimension))
+        data_for(made).noisy_point(lambda blocks: odd(made.dimension))
 
 
 def test_an_array_with_arithmetic_of_its_own_gets_its_noise_all_the_same():
     made = planned("output-perturbation", 1e-6)
-    released = data_for(made).noisy_point(np.zeros(made.dimension).view(Odd))
+    point = np.zeros(made.dimension).view(Odd)
+    released = data_for(made).noisy_point(lambda blocks: point)
     assert type(released) is np.ndarray and (released != 0).any()
 
 

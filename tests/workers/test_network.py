@@ -7,7 +7,7 @@ from scipy.special import gammaln
 
 from service.datasets.encode import columns_from_rows, encode_features
 from service.datasets.schema import Schema
-from service.jobs.card import model_card
+from service.jobs.card import Released, model_card
 from service.model import Model
 from service.planning.catalog import plan
 from service.planning.choose import choose, compare
@@ -183,7 +183,8 @@ def test_a_fitted_network_predicts_from_raw_rows(algorithm, delta):
     x, y = rng.integers(-1800, 1800, (400, 5)).astype(np.int16), rng.choice([-1.0, 1.0], 400)
     weights = RUNS[algorithm](made, Data(made, x, y, Randomness(KEY, made.digest())), Progress())
     parsed = Schema.model_validate(schema)
-    card = model_card("job_1", made, "0" * 64, parsed.model_dump_json(), weights.tolist())
+    released = Released(vector=tuple(weights.tolist()))
+    card = model_card("job_1", made, "0" * 64, parsed.model_dump_json(), released)
     assert card["coef_"] is None and len(card["network"]["hidden"]) == H
     model = Model(card)
     raw = [{name: 0.1 * i for i, name in enumerate(card["feature_names_in_"])}]

@@ -16,10 +16,11 @@ from service.planning.shared.minimiser import Objective
 from tests.planning.cases import facts, spec
 from tests.workers.minimisers import UNITS, exact_slope, farthest, point_of, random_rows
 from workers.arrays import read_only
-from workers.data import Data
+from workers.data import Blocks, Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import sgd_block
 from workers.randomness import Randomness
+from workers.rows import Rows
 
 OP = "output-perturbation"
 LOSSES = ("logistic", "hinge", "smoothed_hinge", "squared", "absolute", "huber", "pinball")
@@ -110,9 +111,7 @@ def test_a_computed_step_never_errs_more_than_its_bound(loss, monkeypatch):
             if made.smoothing is not None:
                 shape = shape.smoothed(made.smoothing.smoothness)
             x, y = random_rows(n, d, rng)
-            gradient = runs.mean_gradient(
-                made, schedule, Data(made, x, y, Randomness(bytes(32), "rounding"))
-            )
+            gradient = runs.mean_gradient(made, schedule, Blocks(Rows(made.facts, x, y), range(n)))
             bound = step_bound(made, shape, n, d, schedule.step_size)
             for size in (0.0, 0.5, 1.0):
                 w = rng.normal(size=d)
@@ -253,7 +252,7 @@ def test_the_released_point_is_the_point_plus_the_noise_that_its_price_needs(noi
     draws = []
     for i in range(2000):
         data = Data(made, x, y, Randomness(i.to_bytes(32, "big"), made.digest()))
-        draws.append(data.noisy_point(point) - point)
+        draws.append(data.noisy_point(lambda blocks: point) - point)
     spread = float(np.std(draws))
     units = made.price.units / 1e12
     epsilon = made.guarantee.epsilon

@@ -40,7 +40,10 @@ def test_a_run_releases_what_was_priced_and_nothing_else(algorithm, where, delta
     assert progress.done == steps == 1 + 2 + 4
     assert addresses == [(Use.OUTPUT, 0)] + [(Use.NOISE, i) for i in range(steps)]
     assert np.abs(w).max() <= 0.3
-    for release in (lambda: guarded.noisy_sum(w, 0, N), lambda: guarded.noisy_point(w)):
+    for release in (
+        lambda: guarded.noisy_sum(w, 0, N),
+        lambda: guarded.noisy_point(lambda blocks: w),
+    ):
         with pytest.raises((WrongDataError, GateError)):
             release()
     with pytest.raises(GateError):  # one more was not paid for

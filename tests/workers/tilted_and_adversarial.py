@@ -7,8 +7,8 @@ import workers.algorithms.tilted_output_perturbation as tilted
 from service.planning.catalog import plan
 from service.planning.plan import Plan
 from tests.planning.cases import facts, spec
-from workers.data import Data
-from workers.randomness import Randomness
+from workers.data import Blocks
+from workers.rows import Rows
 
 TERM, ADV = "tilted-output-perturbation", "adversarial-output-perturbation"
 SMOOTH = ("logistic", "smoothed_hinge", "squared", "huber")
@@ -24,9 +24,9 @@ def made_by(
 
 
 def gradient_of(made: Plan, x, y):
-    data = Data(made, x, y, Randomness(bytes(32), "gradient"))
+    blocks = Blocks(Rows(made.facts, x, y), range(made.facts.rows))
     make = tilted.tilted_gradient if made.algorithm == TERM else adversarial.robust_gradient
-    return make(made, made.schedule, data)
+    return make(made, made.schedule, blocks)
 
 
 def shape_of(made: Plan):

@@ -10,10 +10,11 @@ from sqlalchemy import insert
 from service.api.auth import create_principal
 from service.db import Database, migrate, new_id, now_ms
 from service.errors import Problem
-from service.jobs.submit import price_of
-from service.ledger.accounts import find_account, limits_for, open_account
+from service.jobs.submit import PlannedSpec
+from service.ledger.accounts import find_account, open_account
 from service.ledger.adjust import set_share
-from service.ledger.reserve import post, reserve
+from service.ledger.admission import standing
+from service.ledger.reserve import Wanted, post, reserve
 from service.ledger.statement import budget
 from service.planning.catalog import plan
 from service.planning.conversion import budget_units
@@ -162,26 +163,19 @@ def _steps(url: str) -> Iterator[list[str]]:
     for who, what, epsilon, parameters in ASKED:
         principal = analyst if who == "the analyst" else owner
         with db.read() as connection:
-            limits = limits_for(connection, account, principal)
+            limits = standing(connection, account, principal).limits
         told = tuple(limit.terms for limit in limits[1:])
         facts = Facts.model_validate({**FACTS, "account": account.terms, "limits": told})
         spec = {**JOB, "privacy": {"epsilon": epsilon}, "parameters": parameters}
         made = plan(JobSpec.model_validate(spec), facts)
         title = f"{who}: epsilon {epsilon:g}, {what}"
-        try:
-            with db.write() as connection:
-                seq = reserve(
-                    connection,
-                    account.id,
-                    price=price_of(made),
-                    epsilon=epsilon,
-                    delta=DELTA,
-                    principal_id=principal,
-                    dataset_id=None,
-                    job_id=new_id("job"),
-                )
-                post(connection, account.id, seq, "job succeeded")
-        except Problem as problem:
-            title += f": *refused* by the {problem.members['limit']}"
+        price = PlannedSpec(made, None).price
+        wanted = Wanted(price, epsilon, DELTA, principal, None, new_id("job"))
+        with db.write() as connection:
+            (outcome,) = reserve(connection, account.id, [wanted])
+            if isinstance(outcome, Problem):
+                title += f": *refused* by the {outcome.members['limit']}"
+            else:
+                post(connection, account.id, outcome, "job succeeded")
         yield row(title)
     db.dispose()

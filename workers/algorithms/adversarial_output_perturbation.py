@@ -7,7 +7,7 @@ from service.planning.plan import Plan
 from service.planning.shared.minimiser import block_rows
 from service.planning.shared.point import BoundedAdversary, MinimiserSchedule, PenalisedAdversary
 from workers.arrays import read_only
-from workers.data import Data
+from workers.data import Blocks, Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import penalised_sum, robust_sum
 from workers.optimizers.descent import Floats, Gradient, descend, release
@@ -17,11 +17,14 @@ from workers.progress import Progress
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule = plan.schedule
     assert isinstance(schedule, MinimiserSchedule)
-    point = descend(robust_gradient(plan, schedule, data), plan.dimension, schedule, progress)
-    return release(plan, schedule, data, point)
+
+    def make(blocks: Blocks) -> Floats:
+        return descend(robust_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)
+
+    return release(schedule, data, make)
 
 
-def robust_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Gradient:
+def robust_gradient(plan: Plan, schedule: MinimiserSchedule, blocks: Blocks) -> Gradient:
     n, unit = plan.facts.rows, plan.facts.feature_step or 0.0
     loss, bound, adversary = slope_of(plan), schedule.slope_bound, schedule.adversary
     size = block_rows(plan.facts.columns)
@@ -35,7 +38,7 @@ def robust_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Grad
             roots = np.sqrt(w * w + corner**2)
         shift = float(hostile.reach * np.sum(roots))
         total = np.zeros(w.size + 1)
-        for part in data.blocks(
+        for part in blocks(
             lambda x, y: robust_sum(x, y, weights, loss, bound, shift, corner), size
         ):
             total += part
@@ -46,7 +49,7 @@ def robust_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Grad
         """The data's part, and s^2 w/penalty: what the adversary's move adds to a row."""
         weights, give = read_only(w * unit), float(np.sum(w * w)) / hostile.penalty
         total = np.zeros(w.size + 1)
-        for part in data.blocks(
+        for part in blocks(
             lambda x, y: penalised_sum(x, y, weights, loss, bound, give, ITERATIONS), size
         ):
             total += part

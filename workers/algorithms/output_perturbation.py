@@ -9,7 +9,7 @@ from service.planning.shared import minimiser
 from service.planning.shared.minimiser import block_rows
 from service.planning.shared.point import MinimiserSchedule
 from workers.arrays import read_only
-from workers.data import Data
+from workers.data import Blocks, Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import gradient_sum, sgd_block
 from workers.optimizers.descent import Floats, Gradient, descend, into_ball, release
@@ -19,27 +19,30 @@ from workers.progress import Progress
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule = plan.schedule
     assert isinstance(schedule, MinimiserSchedule)
-    gradient = mean_gradient(plan, schedule, data)
-    match schedule.solver:
-        case minimiser.DESCENT:
-            point = descend(gradient, plan.dimension, schedule, progress)
-        case "accelerated":
-            point = _accelerate(gradient, plan.dimension, schedule, progress)
-        case "subgradient":
-            point = _average(gradient, plan.dimension, schedule, progress)
-        case "sgd":
-            point = _pass_by_row(plan, schedule, data, progress)
-    return release(plan, schedule, data, point)
+
+    def make(blocks: Blocks) -> Floats:
+        gradient = mean_gradient(plan, schedule, blocks)
+        match schedule.solver:
+            case minimiser.DESCENT:
+                return descend(gradient, plan.dimension, schedule, progress)
+            case "accelerated":
+                return _accelerate(gradient, plan.dimension, schedule, progress)
+            case "subgradient":
+                return _average(gradient, plan.dimension, schedule, progress)
+            case "sgd":
+                return _pass_by_row(plan, schedule, blocks, progress)
+
+    return release(schedule, data, make)
 
 
-def mean_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Gradient:
+def mean_gradient(plan: Plan, schedule: MinimiserSchedule, blocks: Blocks) -> Gradient:
     n, unit = plan.facts.rows, plan.facts.feature_step or 0.0
     loss, size = slope_of(plan), block_rows(plan.facts.columns)
 
     def gradient(w: Floats) -> Floats:
         weights = read_only(w * unit)
         total = np.zeros(w.size)
-        for part in data.blocks(
+        for part in blocks(
             lambda x, y: gradient_sum(x, y, weights, loss, schedule.slope_bound), size
         ):
             total += part
@@ -73,12 +76,14 @@ def _average(
     return mean
 
 
-def _pass_by_row(plan: Plan, schedule: MinimiserSchedule, data: Data, progress: Progress) -> Floats:
+def _pass_by_row(
+    plan: Plan, schedule: MinimiserSchedule, blocks: Blocks, progress: Progress
+) -> Floats:
     w = np.zeros(plan.dimension)
     loss, unit, size = slope_of(plan), plan.facts.feature_step or 0.0, block_rows(w.size)
     arguments = schedule.slope_bound, schedule.step_size, schedule.strong_convexity, schedule.radius
     for _ in range(schedule.steps):
-        for _ in data.blocks(
+        for _ in blocks(
             lambda x, y: sgd_block(w, x, y, unit, loss, *arguments), size, in_turn=True
         ):
             pass

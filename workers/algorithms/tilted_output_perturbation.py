@@ -6,7 +6,7 @@ from service.planning.plan import Plan
 from service.planning.shared.minimiser import block_rows
 from service.planning.shared.point import MinimiserSchedule
 from workers.arrays import read_only
-from workers.data import Data
+from workers.data import Blocks, Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import merge_tilted, tilted_sum
 from workers.optimizers.descent import Floats, Gradient, descend, release
@@ -16,11 +16,14 @@ from workers.progress import Progress
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule = plan.schedule
     assert isinstance(schedule, MinimiserSchedule)
-    point = descend(tilted_gradient(plan, schedule, data), plan.dimension, schedule, progress)
-    return release(plan, schedule, data, point)
+
+    def make(blocks: Blocks) -> Floats:
+        return descend(tilted_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)
+
+    return release(schedule, data, make)
 
 
-def tilted_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Gradient:
+def tilted_gradient(plan: Plan, schedule: MinimiserSchedule, blocks: Blocks) -> Gradient:
     tilt, unit = schedule.tilt, plan.facts.feature_step or 0.0
     loss, size = slope_of(plan), block_rows(plan.facts.columns)
 
@@ -28,7 +31,7 @@ def tilted_gradient(plan: Plan, schedule: MinimiserSchedule, data: Data) -> Grad
         weights = read_only(w * unit)
         total = np.zeros(w.size + 2)
         total[0] = -np.inf
-        for part in data.blocks(
+        for part in blocks(
             lambda x, y: tilted_sum(x, y, weights, loss, schedule.slope_bound, tilt), size
         ):
             merge_tilted(total, part, tilt)

@@ -5,18 +5,18 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.plan import Plan
 from service.planning.shared.point import MinimiserSchedule
-from workers.data import Data
+from workers.data import Blocks, Data
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
 Gradient = Callable[[Floats], Floats]  # of the data part
+Make = Callable[[Blocks], Floats]
 
 
-def release(plan: Plan, schedule: MinimiserSchedule, data: Data, point: Floats) -> Floats:
+def release(schedule: MinimiserSchedule, data: Data, make: Make) -> Floats:
     """The one noisy point, and back into the ball of the minimisers."""
-    return into_ball(data.noisy_point(point), schedule.radius)
+    return into_ball(data.noisy_point(make), schedule.radius)
 
 
 def into_ball(w: Floats, radius: float) -> Floats:

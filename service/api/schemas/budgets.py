@@ -5,13 +5,13 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from service.api.schemas.common import Name, RequestBody
-from service.planning.conversion import EPSILON_MAX
+from service.planning.conversion import EPSILON_MAX, Kind
 
 
 class BudgetRequest(RequestBody):
     epsilon: float = Field(gt=0, le=EPSILON_MAX, description="The ceiling, fixed for ever.")
     delta: float = Field(ge=0, lt=1, description="0 opens a pure account.")
-    kind: Literal["renyi", "gaussian", "pure"] | None = Field(
+    kind: Kind | None = Field(
         default=None,
         description="How costs are counted, for ever. renyi (the default with delta > 0): best for "
         "batches drawn at random, Laplace noise and choices. gaussian: best for Gaussian noise over "
@@ -53,10 +53,11 @@ class LimitView(Amounts):
     epsilon: float
     order: int | None = Field(description="The Renyi order at which it counts every job it covers.")
     units: int = Field(description="What it holds, at its own order.")
-    epsilon_remaining: float = Field(description="The largest single job that fits it.")
+    epsilon_remaining: float = Field(description="The largest at which one job surely fits it.")
     in_advance: bool = Field(
-        description="Whether it was fixed before any job that it covers was admitted: then it is an "
-        "unconditional guarantee for these jobs together, and else the owner's own caution."
+        description="Whether it was fixed before any job that it covers was admitted: then it is a "
+        "guarantee for these jobs together (a share: given what else the analyst has seen of the "
+        "data), and else the owner's own caution."
     )
     overdrawn: bool = Field(
         description="Exceeded by jobs that an earlier version admitted; it admits nothing."
@@ -68,21 +69,22 @@ class BudgetView(Amounts):
 
     object: Literal["budget"] = "budget"
     account: str
-    kind: Literal["renyi", "gaussian", "pure"]
+    kind: Kind
     order: int | None
     epsilon: float = Field(description="The ceiling, fixed for ever.")
     delta: float
     epsilon_cap: float = Field(description="The owner's cap; the ceiling where there is no other.")
     epsilon_spent: float = Field(
-        description="The smallest epsilon that is proved, at the account's delta, for all posted jobs "
-        "together."
+        description="The smallest epsilon that one of several methods proves, at the account's delta, "
+        "for all posted jobs together, had they been fixed in advance. What holds without condition, "
+        "however jobs were chosen, is the ceiling."
     )
     epsilon_spent_by: str = Field(description="By which method it is proved.")
     epsilon_remaining: float = Field(
-        description="The largest single job of the caller's that fits all limits now."
+        description="The largest epsilon at which one job of the caller's surely fits all limits."
     )
     epsilon_summed: float = Field(
-        description="The sum of the posted jobs' own epsilons, which bounds nothing smaller."
+        description="The sum of the posted jobs' own epsilons; their deltas would add up too."
     )
     units_ceiling: int
     limits: list[LimitView] = Field(description="All that apply to the caller's jobs.")

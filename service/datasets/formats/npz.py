@@ -1,7 +1,7 @@
 """NumPy's archive: one 1-D array per column; or X [n, columns] in the schema's order, and y [n]."""
 
+import errno
 import zipfile
-import zlib
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -17,18 +17,6 @@ from service.datasets.read import (
     check_names,
 )
 from service.datasets.schema import Schema
-
-_UNREADABLE = (
-    ValueError,  # object arrays, malformed headers
-    SyntaxError,
-    TypeError,
-    EOFError,
-    KeyError,
-    NotImplementedError,  # an unknown compression method
-    RuntimeError,  # an encrypted member
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def read(raw: IO[bytes], schema: Schema, memory_bytes: int) -> Iterator[Block]:
@@ -73,7 +61,11 @@ def _arrays(raw: IO[bytes], memory_bytes: int) -> dict[str, NDArray[Any]]:
                 if arrays[name.strip()].ndim == 0:
                     raise ParseError(None, name, "arrays are 1-D and of equal length")
         return arrays
-    except _UNREADABLE:
+    except (ParseError, IngestLimitError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, four decompressors and NumPy raise what they like
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # the disk's fault, not the file's
         raise ParseError(None, name, "not a readable npz of plain arrays (no objects)") from None
 
 

@@ -74,7 +74,7 @@ class AcceleratedSgdSchedule(Schedule):
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, mu = p.n, p.d, spec.ridge
-    asked = parameters.batch_of(n) or (None if goal.credits_draws else n)
+    asked = parameters.batch_of(n)
     clip = clip_bound(parameters, p, facts)
     C = clip * (p.X2 if p.rowwise else 1.0)
     D = start_distance(p, C, mu)

@@ -22,39 +22,24 @@ norm at most c (`lattice`), K c together, so replacing it moves the sum by at mo
 release over all rows.
 """
 
-from math import log, sqrt
-from typing import Literal
+from math import sqrt
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
-from service.planning.draft import Draft, Prediction, Schedule, rounded
-from service.planning.lattice import SumLattice, calibrate, target
+from service.planning.certificate import CONFIDENCE, CertificateSchedule, noise_norm
+from service.planning.draft import Draft, Prediction, rounded
+from service.planning.lattice import calibrate, target
 from service.planning.needs import ANY_SET, Needs
 from service.planning.problem import problem
 from service.planning.shared.clip import clip_bound
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "stationarity-certificate"
-CONFIDENCE = 0.95
 POINTS_BY_DEFAULT = 16
 _SUM_MAX = 2**62  # of a sum's entries
-
-
-class CertificateSchedule(Schedule):
-    """One noisy mean of all rows' gradients at a released model, or averaged over `points` drawn from
-    the ball of `radius` about it. `step` is that of the projected gradient."""
-
-    kind: Literal["certificate"] = "certificate"
-    points: PositiveInt
-    radius: float = Field(ge=0)
-    step: PositiveFloat
-
-    @property
-    def steps(self) -> int:
-        return 1
 
 
 class Parameters(BaseModel):
@@ -115,13 +100,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         ),
         gradients=points * n,
     )
-
-
-def noise_norm(lattice: SumLattice, d: int) -> float:
-    """What the noise of one sum is no longer than, in l2, with probability CONFIDENCE."""
-    if lattice.noise == "gaussian":
-        return lattice.noise_scale * (sqrt(d) + sqrt(-2 * log(1 - CONFIDENCE)))
-    return lattice.noise_scale * sqrt(2 * d + sqrt(20 * d / (1 - CONFIDENCE)))
 
 
 ALGORITHM = Algorithm(

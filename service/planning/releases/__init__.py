@@ -169,11 +169,14 @@ class Subsample(ReleaseBase):
         return self
 
     def renyi(self, order: int) -> Fraction:
+        pure = self.pure()
         if order > ORDER_MAX:
-            return self.release.renyi(order)
+            inner = self.release.renyi(order)
+            exact = pure is not None and isinstance(self.release, Laplace)
+            return min(inner, randomised_response(pure, order)) if exact and pure else inner
         common = gcd(self.batch, self.population)
         share = self.batch // common, self.population // common
-        amplified, pure = subsampled(self.release, *share, order), self.pure()
+        amplified = subsampled(self.release, *share, order)
         bounds = [self.release.renyi(order), amplified]
         if pure is not None and isinstance(self.release, Laplace):
             bounds.append(randomised_response(pure, order))
