@@ -84,6 +84,22 @@ class SimulatedDatabase(Database):
         return copy
 
 
+class Lock:
+    """In place of a thread's: who waits for it hands control back, and looks again when resumed."""
+
+    def __init__(self):
+        self._held = False
+
+    def __enter__(self):
+        while self._held:
+            if getcurrent().parent.switch() in (Fate.DIES_BEFORE, Fate.DIES_AFTER):
+                raise Died
+        self._held = True
+
+    def __exit__(self, *error):
+        self._held = False
+
+
 class Actor(greenlet):
     """A process of the service, or of a client, between two of its transactions."""
 

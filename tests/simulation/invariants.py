@@ -120,7 +120,7 @@ def a_model_has_the_bits_of_its_jobs_first_noise_key(seen):
     for job_id, model in seen.models.items():
         job = seen.jobs[job_id]
         expected = bits(seen.world.noise[job_id], job.plan_digest)
-        if json.loads(model.card)["coef_"] != expected:
+        if json.loads(model.card)["coef_"] != [*expected[1:]]:
             yield f"{job_id} was published with other noise than it was given"
 
 
@@ -143,7 +143,7 @@ def only_the_last_claim_publishes(seen):
 
 @lru_cache(1000)
 def _claim(body):
-    return json.loads(body)["software"]["claim"]
+    return int(json.loads(body)["software"]["cpu"])
 
 
 def a_void_only_where_data_was_never_opened(seen):
@@ -186,6 +186,16 @@ def a_repeated_request_gets_the_first_answer(seen):
         known = request.answers | ({stored[request.key]} if request.key in stored else set())
         if request.key and len(known) > 1:
             yield f"request {request.number} has {len(known)} answers"
+        for answer in request.answers:
+            for view in _views(answer):
+                if view["metadata"] != {"request": str(request.number)}:
+                    yield f"request {request.number} was answered about another's job"
+
+
+@lru_cache(1000)
+def _views(answer):
+    body = json.loads(answer)
+    return body.get("data", [body])
 
 
 def every_job_has_ended(seen):

@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from service.api.auth import create_principal
 from service.db import Database, new_id, now_ms
 from service.errors import Problem
+from service.jobs.turns import Turns
 from service.ledger import adjust, reserve
 from service.ledger.accounts import find_account, open_account
 from service.planning.conversion import budget_units
@@ -106,6 +107,7 @@ class Clients:
 
     def __init__(self, db):
         self.db, self.history, self.reserved = db, [], []
+        self.turns = Turns(self.reserve_all)
         with db.write() as connection:
             self.owner, self.lineage = create_principal(connection, "o", "owner"), new_id("lin")
             connection.execute(
@@ -120,17 +122,21 @@ class Clients:
                 cap_epsilon=CAP,
             )
 
-    def reserve(self, connection, amount):
-        return reserve.reserve(
-            connection,
-            self.account.id,
-            price=lambda terms: amount,
-            epsilon=0.1,
-            delta=0.0,
-            principal_id=self.owner,
-            dataset_id=None,
-            job_id=new_id("job"),
-        )
+    def reserve_all(self, amounts):
+        """Those who wait for the account are served together, as in service/jobs/submit.py."""
+        wanted = [
+            reserve.Wanted(
+                price=lambda terms, amount=amount: amount,
+                epsilon=0.1,
+                delta=0.0,
+                principal_id=self.owner,
+                dataset_id=None,
+                job_id=new_id("job"),
+            )
+            for amount in amounts
+        ]
+        with self.db.write() as connection:
+            return reserve.reserve(connection, self.account.id, wanted)
 
     def post(self, connection, seq):
         after = reserve.post(connection, self.account.id, seq, "so")
@@ -157,6 +163,8 @@ class Clients:
     def call(self, name, *arguments):
         """The answer as the model gives it: a value, or the name of a refusal."""
         try:
+            if name == "reserve":
+                return self.turns.take(self.account.id, *arguments)
             with (self.db.read if name == "balance" else self.db.write)() as connection:
                 return getattr(self, name)(connection, *arguments)
         except Problem as problem:

@@ -1,20 +1,18 @@
 """Mistakes that we know how to make, in the service's own functions. The simulation finds each."""
 
-import secrets
 from contextlib import contextmanager
 from unittest.mock import patch
 
 from sqlalchemy import select, update
 
 from service.db import lock
-from service.errors import Problem
-from service.jobs import cancel, claim, maintenance, publish, submit, transitions
-from service.keys import NOISE_KEY_BYTES
+from service.jobs import cancel, claim, maintenance, publish, submit, transitions, turns
+from service.jobs.transitions import Move
 from service.ledger import reserve
 from service.tables import jobs
 
 _publish, _take_back, _submit = publish.publish, claim.take_back, submit.submit
-_move_balances, _transition = reserve.move_balances, claim.transition
+_move_balances, _transition, _do = reserve.move_balances, claim.transition, turns.Turns._do
 
 
 def publish_ignores_the_fence(connection, keys, job_id, fence, card, software):
@@ -23,7 +21,7 @@ def publish_ignores_the_fence(connection, keys, job_id, fence, card, software):
 
 
 def reap_resets_nothing(connection, settings, job, *, failed=False):
-    _transition(connection, job, "queued")
+    _transition(connection, job, Move("queued"))
 
 
 def an_end_after_the_data_was_opened_is_free(connection, account_id, seq, reason):
@@ -32,7 +30,7 @@ def an_end_after_the_data_was_opened_is_free(connection, account_id, seq, reason
 
 def a_retry_draws_fresh_noise(connection, settings, job, *, failed=False):
     _take_back(connection, settings, job, failed=failed)
-    fresh = settings.keys.wrap(secrets.token_bytes(NOISE_KEY_BYTES), job.id)
+    fresh = settings.keys.new_noise_key(job.id)
     queued = (jobs.c.id == job.id) & (jobs.c.state == "queued")
     connection.execute(update(jobs).where(queued).values(wrapped_key=fresh))
 
@@ -43,15 +41,26 @@ def a_charge_counts_at_another_limits_order(connection, moved, cost, pending, po
     _move_balances(connection, moved, lambda terms: cost(at or terms), pending, posted)
 
 
-def a_group_reserves_what_fits(connection, settings, principal_id, planned, group_id):
-    rows = []
-    for one in planned:
-        try:
-            rows.append(submit._insert_job(connection, settings, principal_id, one, group_id))
-        except Problem:
-            if not rows:
-                raise
-    return rows
+def a_group_reserves_what_fits(db, settings, request):
+    with db.write() as connection:
+        (earlier,) = submit._before(connection, [request])
+        if earlier is not None:
+            return earlier
+        wanted = sorted(request.planned, key=lambda one: one.account_id)
+        outcomes = submit._reserve(connection, [(request.principal_id, one) for one in wanted])
+        both = zip(wanted, outcomes, strict=True)
+        fitting = [(request, one, seq) for one, seq in both if isinstance(seq, int)]
+        if not fitting:
+            raise outcomes[0]
+        return submit._answer(connection, request, submit._insert(connection, settings, fitting))
+
+
+def a_batch_mixes_up_its_answers(self, batch):
+    _do(self, batch)
+    answers = [one.answer for one in batch if one.error is None]
+    for one in batch:
+        if one.error is None:
+            one.answer = answers.pop()
 
 
 def idempotency_is_ignored(*arguments, idempotency_key=None, **named):
@@ -62,19 +71,21 @@ def cancel_voids_an_opened_job(connection, job_id):
     job = lock(connection, jobs, job_id)
     if job.state in ("queued", "running"):
         reserve.void(connection, job.account_id, job.entry_seq, "job cancelled")
-        _transition(connection, job, "cancelled")
+        _transition(connection, job, Move("cancelled"))
 
 
-def a_claim_takes_no_new_fence(connection, job, state, *also, **values):
-    return _transition(connection, job, state, *also, **{**values, "fence": max(1, job.fence)})
+def a_claim_takes_no_new_fence(connection, job, move, **values):
+    moved = _transition(connection, job, move, **values)
+    if move.state != "running":
+        return moved
+    same = update(jobs).where(jobs.c.id == job.id).values(fence=max(1, job.fence))
+    return connection.execute(same.returning(jobs)).one()
 
 
-def a_job_keeps_its_key(connection, job, state, *also, **values):
-    moved = _transition(connection, job, state, *also, **values)
-    if state == "succeeded":
-        connection.execute(
-            update(jobs).where(jobs.c.id == job.id).values(wrapped_key=job.wrapped_key)
-        )
+def a_job_keeps_its_key(connection, job, move, **values):
+    moved = _transition(connection, job, move, **values)
+    kept = update(jobs).where(jobs.c.id == job.id).values(wrapped_key=job.wrapped_key)
+    connection.execute(kept)
     return moved
 
 
@@ -84,7 +95,8 @@ MUTANTS = {
     an_end_after_the_data_was_opened_is_free: [(transitions, "post")],
     a_retry_draws_fresh_noise: [(maintenance, "take_back"), (claim, "take_back")],
     a_charge_counts_at_another_limits_order: [(reserve, "move_balances")],
-    a_group_reserves_what_fits: [(submit, "_insert_all")],
+    a_group_reserves_what_fits: [(submit, "_admit_group")],
+    a_batch_mixes_up_its_answers: [(turns.Turns, "_do")],
     idempotency_is_ignored: [(submit, "submit")],
     cancel_voids_an_opened_job: [(cancel, "cancel")],
     a_claim_takes_no_new_fence: [(claim, "transition")],

@@ -9,17 +9,18 @@ import tempfile
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 from sqlalchemy import select
 
-from service.audit import verify
+from service.audit import caps, verify
 from service.config import Settings
-from service.jobs import submit
+from service.jobs import turns
 from service.ledger import check, costs
 from service.tables import jobs
 from tests.harness import template
-from tests.simulation.database import Fate, SimulatedDatabase, seeded
+from tests.simulation.database import Fate, Lock, SimulatedDatabase, seeded
 from tests.simulation.invariants import AFTER_EVERY_STEP, AT_THE_END, findings
 from tests.simulation.world import CAPS, SCENES, SHARES, WORKERS, People, World
 
@@ -117,8 +118,8 @@ class Stage:
     def _heal(self, world):
         """Let time pass without faults: whoever waits goes on, workers work, leases are reaped."""
         for _ in range(ROUNDS):
-            for _ in range(MOVES):
-                self._take(world, ("go", 0, 0, 0))
+            for number in range(MOVES):
+                self._take(world, ("go", number, 0, 0))
                 if not world.actors:
                     break
             else:
@@ -298,8 +299,8 @@ def computed_once():
     """Planning and pricing are pure, and not what is played: no Plan is made or priced twice."""
     release_of = cache(costs.release_of)  # one object per Plan, so that its id is as good as itself
     with ExitStack() as stack:
+        stack.enter_context(patch.object(turns, "threading", SimpleNamespace(Lock=Lock)))
         for module, name, key in (
-            (submit, "plan_for", lambda facts, settings, spec: (_text(facts), _text(spec))),
             (verify, "make_plan", lambda spec, facts: (_text(facts), _text(spec))),
             (verify, "fits_own_target", lambda release, *rest: (_text(release), *rest)),
             (verify, "price_units", lambda release, terms: (_text(release), terms)),
@@ -308,7 +309,7 @@ def computed_once():
                 "_price",
                 lambda release, key, account: (id(release), key, account.terms.delta),
             ),
-            (submit, "price_units", lambda release, terms: (_text(release), terms)),
+            (caps, "price_units", lambda release, terms: (_text(release), terms)),
         ):
             stack.enter_context(patch.object(module, name, _memoised(getattr(module, name), key)))
         for module in (check, costs):

@@ -9,9 +9,10 @@ from sqlalchemy import select
 
 from service.errors import BudgetExceeded, BudgetFrozen
 from service.ledger import adjust, reserve
-from service.ledger.accounts import account_from, find_account, limits_for
+from service.ledger.accounts import account_from, find_account
+from service.ledger.admission import standing
 from service.ledger.entries import append_entry
-from service.ledger.limits import move_balances
+from service.ledger.limits import applying, move_balances
 from service.tables import accounts
 from tests.harness import DATABASES
 from tests.simulation.checker import UNKNOWN, Call, stuck
@@ -46,28 +47,31 @@ def test_a_ledger_that_does_not_lock_is_caught():
 class InTwoTransactions(Clients):
     """Admission is decided in one transaction, and written in the next."""
 
-    def call(self, name, *arguments):
-        if name != "reserve":
-            return super().call(name, *arguments)
-        (amount,) = arguments
+    def reserve_one(self, amount):
         with self.db.read() as connection:
             account = find_account(connection, self.lineage)
-            limits = limits_for(connection, account, self.owner)
+            limits = standing(connection, account, self.owner).limits
         if account.frozen:
-            return BudgetFrozen.code
+            return BudgetFrozen("")
         if any(amount > limit.remaining_units for limit in limits):
-            return BudgetExceeded.code
+            return BudgetExceeded("")
         time.sleep(0.002)
-        return super().call(name, amount)
+        with self.db.write() as connection:
+            caps = applying(connection, account.id, self.owner)
+            move_balances(connection, caps, lambda terms: amount, pending=1, posted=0)
+            return append_entry(
+                connection,
+                account.id,
+                kind="reserve",
+                units=amount,
+                pending=amount,
+                costs=json.dumps({account.terms.key: amount}),
+                principal_id=self.owner,
+                reason="job submitted",
+            ).entries
 
-    def reserve(self, connection, amount):
-        limits = limits_for(connection, self.account, self.owner)
-        move_balances(connection, limits[1:], lambda terms: amount, pending=1, posted=0)
-        costs = json.dumps({self.account.terms.key: amount})
-        named = {"principal_id": self.owner, "reason": "job submitted", "costs": costs}
-        return append_entry(
-            connection, self.account.id, kind="reserve", units=amount, pending=amount, **named
-        ).entries
+    def reserve_all(self, amounts):
+        return [self.reserve_one(amount) for amount in amounts]
 
 
 @pytest.mark.parametrize("kind", DATABASES)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 from sqlalchemy.exc import OperationalError
 
 from service.api.auth import create_principal
@@ -17,6 +17,7 @@ from service.datasets.schema import Schema
 from service.db import Database, new_id, now_ms
 from service.errors import Problem
 from service.jobs import cancel, claim, maintenance, publish, submit, supervise
+from service.jobs.card import Released, Software
 from service.ledger import accounts, adjust
 from service.planning.spec import JobSpec
 from service.tables import datasets, lineages
@@ -51,7 +52,12 @@ REPEATS, WORKERS = 3, 4
 
 def bits(noise_key, plan_digest):
     """What a run with this noise releases: another key, other bits."""
-    return hashlib.sha256(noise_key + plan_digest.encode()).hexdigest()
+    drawn = hashlib.sha256(noise_key + plan_digest.encode()).digest()
+    return tuple(int.from_bytes(drawn[i : i + 6]) / 2**48 for i in range(0, 24, 6))
+
+
+def authorise(connection, dataset):
+    return connection.execute(select(datasets).where(datasets.c.id == dataset)).one()
 
 
 @cache
@@ -87,9 +93,10 @@ class World:
         self.db, self.settings, self.people = db, settings, people
         self.actors, self.hints, self.requests, self.dead_claims = [], [], [], []
         self.noise, self.read, self.gone = {}, set(), set()  # keys by job; jobs; datasets
+        self.start_api()
         self.claims = Counter()  # by job, as they were given out
         self.refused_replays, self.faults, self.log, self.names = [], Counter(), [], {}
-        self.spawned, self.steps, self.unanswered, self.checked = 0, 0, [], None
+        self.spawned, self.steps, self.unanswered, self.dying, self.checked = 0, 0, [], [], None
 
     # what happens, each as one line of the history
 
@@ -125,12 +132,18 @@ class World:
         if fate is not Fate.FINE:
             self.fault(fate.value)
         actor.go(fate)
-        if actor.dead:
-            self.actors.remove(actor)
+        while self.dying:  # with the process of a request, its other requests
+            other = self.dying.pop()
+            if not other.dead:
+                other.throw(Died)
+        self.actors = [each for each in self.actors if not each.dead]
         while self.unanswered:
             self.send(self.unanswered.pop())
 
-    # a client and the API process that answers it
+    # clients and the API process that answers them
+
+    def start_api(self):
+        self.turns, self.serving = submit.turns_of(self.db, self.settings), []
 
     def ask(self, who, choices, group, keyed):
         asked = [
@@ -150,25 +163,30 @@ class World:
         self.spawn(f"request {request.number}", self._submit, request)
 
     def _submit(self, actor, request):
-        made = self.jobs_of(request)
+        made, turns = self.jobs_of(request), self.turns
+        self.serving.append(actor)
         try:
             done = submit.submit(
                 self.db,
                 self.settings,
-                authorise=lambda connection, dataset, hold: None,
+                authorise=authorise,
                 principal_id=request.who,
                 asked=request.asked,
                 group=request.group,
                 idempotency_key=request.key,
+                turns=turns,
             )
         except Problem as problem:
             if request.key and made:
                 self.refused_replays.append(f"request {request.number}: {problem.code}")
             raise
-        except (Died, OperationalError):
+        except (Died, OperationalError) as error:
             if request.key and request.sent < REPEATS:
                 self.fault("a request repeated without an answer")
                 self.unanswered.append(request)
+            if isinstance(error, Died) and turns is self.turns:
+                self.dying, self.serving = [a for a in self.serving if a is not actor], []
+                self.start_api()
             raise
         request.answers.add(done.body)
         if not done.replayed:
@@ -201,7 +219,7 @@ class World:
                     held = (job.id, job.fence)
                     self.note(f"{worker.name} claims {self.called(job.id)}, fence {job.fence}")
                     if habits % 2:
-                        dataset = claim.open_data(connection, job.id, job.fence)
+                        dataset = claim.open_claimed(connection, job)
                 self.claims[job.id] = number = self.claims[job.id] + 1
                 if not habits % 2:  # other engines may: to be claimed is not to be opened
                     with self.db.write() as connection:
@@ -227,12 +245,17 @@ class World:
                 return self._release(job, failed=True)
         if habits // 6 % 6 < 2:
             return self._release(job, failed=habits // 6 % 6 == 0)
-        card = {"coef_": bits(key, job.plan_digest)}
+        released = Released(vector=bits(key, job.plan_digest))
         for last in (False, False, True):
             try:
                 with self.db.write() as connection:
-                    keys, software = self.settings.keys, {"claim": number}
-                    done = publish.publish(connection, keys, job.id, job.fence, card, software)
+                    done = publish.publish(
+                        connection,
+                        self.settings.keys,
+                        *(job.id, job.fence),
+                        released,
+                        Software.model_validate(dict.fromkeys(Software.model_fields, f"{number}")),
+                    )
                 said = "is published" if done else "is no longer this worker's to publish"
                 self.note(f"{self.called(job.id)} {said}, fence {job.fence}")
                 if not done:
