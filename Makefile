@@ -2,6 +2,8 @@
 DATA ?= data
 PORT ?= 8000
 ARGS ?=
+SEEDS ?= 1000
+FIRST ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
@@ -44,6 +46,12 @@ release: ## dist: sdist, wheel, bill of materials, SHA256SUMS and its signature;
 
 audit: ## the auditor with ten times the rounds
 	@EPSILOND_AUDIT_ROUNDS=100000 python3 tools/dev.py run -- python -m pytest tests/audit -s --timeout 0 $(ARGS)
+
+simulate: ## jobs' lifecycles with crashes and lost messages, by seed; make simulate SEEDS=1000 FIRST=0
+	@python3 tools/dev.py run -- python -m tests.simulation --seeds "$(SEEDS)" --first "$(FIRST)" $(ARGS)
+
+linearise: ## histories of many threads against the ledger, checked; ARGS="--rounds 100 --threads 16"
+	@python3 tools/dev.py linearise $(ARGS)
 
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)

@@ -14,6 +14,7 @@ python3 tools/dev.py lock [--upgrade]                  write the lock files anew
 python3 tools/dev.py audit-dependencies                pip-audit of requirements.lock; asks the network
 python3 tools/dev.py release [--key FILE]              dist: sdist, wheel, SBOM, checksums, signature
 python3 tools/dev.py bench NAME [args...]              benchmarks/NAME.py, against real servers
+python3 tools/dev.py linearise [args...]               histories of the ledger, on real servers
 python3 tools/dev.py screenshots [name]                docs/screenshots/*.png of the dashboard
 python3 tools/dev.py run -- command [args...]          any command inside .venv
 
@@ -179,6 +180,11 @@ def bench(arguments):
         return run_step(["python", "-m", f"benchmarks.{name}", *rest], environment)
 
 
+def linearise(arguments):
+    with servers() as environment:
+        return run_step(["python", "-m", "tests.simulation.linearise", *arguments], environment)
+
+
 def screenshots(arguments):
     ensure_browser()
     become(["python", "-m", "tools.screenshots", *arguments])
@@ -219,6 +225,7 @@ COMMANDS = {
     "audit-dependencies": audit_dependencies,
     "release": release,
     "bench": bench,
+    "linearise": linearise,
     "screenshots": screenshots,
     "run": run,
 }
