@@ -9,7 +9,7 @@ from tests.simulation.database import Fate
 from tests.simulation.mutants import MUTANTS, mutated
 from tests.simulation.play import draw, failure, opened_stage, shrink
 
-SEEDS, PARTS = 176, 2
+SEEDS, PARTS = 184, 2
 FAULTS = {
     *(fate.value for fate in Fate if fate is not Fate.FINE),
     "a hint doubled",
