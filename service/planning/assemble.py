@@ -2,6 +2,7 @@
 Plan together."""
 
 from service.planning.draft import Draft
+from service.planning.expected import expected
 from service.planning.lattice import PointLattice, ScoreLattice, target
 from service.planning.plan import Guarantee, Plan, Price
 from service.planning.price import epsilon_alone, fits_own_target, price_units
@@ -46,5 +47,6 @@ def assemble(algorithm: str, spec: JobSpec, facts: Facts, draft: Draft) -> Plan:
             epsilon_alone=epsilon_alone(release, goal.epsilon, goal.delta),
         ),
         prediction=draft.prediction,
+        expected=expected(algorithm, spec, facts),
         gradients=draft.gradients,
     )

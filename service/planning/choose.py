@@ -31,6 +31,9 @@ class Candidate:
             "title": self.algorithm.title,
             "refusal": self.refusal,
             "excess_risk": None if made is None else made.prediction.excess_risk,
+            "expected": None
+            if made is None or made.expected is None
+            else made.expected.model_dump(),
             "noise": None if made is None else made.prediction.our_noise,
             "gradients": None if made is None else made.gradients,
             "steps": None if made is None else made.schedule.steps,
@@ -85,8 +88,8 @@ def compare(spec: JobSpec, facts: Facts, gradients_max: int) -> list[Candidate]:
 
 
 def choose(candidates: list[Candidate]) -> tuple[Plan, Choice]:
-    """The smallest predicted excess risk; of equals, the fewest gradients. The Plan names what was
-    taken, so it says all by itself what will run."""
+    """The smallest expected error, where one is known; otherwise the smallest bound on it; of equals, the
+    fewest gradients. The Plan names what was taken, so it says all by itself what will run."""
     best, others = candidates[0], candidates[1:]
     if best.plan is None:
         raise PlanRefused(
@@ -130,11 +133,15 @@ def epsilon_for_noise(spec: JobSpec, facts: Facts, gradients_max: int, noise: fl
     return found
 
 
-def _rank(candidate: Candidate) -> tuple[bool, float, int, str]:
+def _rank(candidate: Candidate) -> tuple[bool, bool, float, int, str]:
     made, name = candidate.plan, candidate.algorithm.name
     if made is None:
-        return True, 0.0, 0, name
-    return False, made.prediction.excess_risk, made.gradients, name
+        return True, True, 0.0, 0, name
+    return False, made.expected is None, _error(made), made.gradients, name
+
+
+def _error(made: Plan) -> float:
+    return made.prediction.excess_risk if made.expected is None else made.expected.median
 
 
 def _reason(candidates: list[Candidate]) -> str:
@@ -144,13 +151,19 @@ def _reason(candidates: list[Candidate]) -> str:
         return (
             f"{best.algorithm} is the only one of {len(candidates)} algorithms that can plan this."
         )
-    risk, second = best.prediction.excess_risk, able[1]
-    first = (
-        f"Of {len(able)} algorithms that can plan this, {best.algorithm} predicts the smallest "
-        f"excess risk, {risk:g}"
-    )
-    if second.prediction.excess_risk > risk:
-        return f"{first}; next is {second.algorithm} with {second.prediction.excess_risk:g}."
+    second, error = able[1], _error(best)
+    if best.expected is None:
+        told = f"predicts the smallest excess risk, {error:g}"
+    else:
+        told = (
+            f"is expected to have the smallest excess risk, {error:.2g} (nine in ten times between "
+            f"{best.expected.low:.2g} and {best.expected.high:.2g})"
+        )
+    first = f"Of {len(able)} algorithms that can plan this, {best.algorithm} {told}"
+    if best.expected is not None and second.expected is None:
+        return f"{first}; of the others nothing but bounds is known."
+    if _error(second) > error:
+        return f"{first}; next is {second.algorithm} with {_error(second):.6g}."
     return (
         f"{first}, as does {second.algorithm}; it evaluates {best.gradients} gradients and the other "
         f"{second.gradients}."

@@ -57,6 +57,12 @@ class Scalar:
             return min(max(-self.low, self.high), self.curvature * (margin + label))
         return min(1.0, self.high)
 
+    def idle(self) -> float:
+        """The largest loss of margin 0, if it is straight: a parabola and then a line, from 1 away."""
+        ends = (1.0,) if self.argument == "margin" else (max(0.0, -self.low), max(0.0, self.high))
+        slopes = [min(self.curvature, end) for end in ends]
+        return max(slope - slope**2 / (2 * self.curvature) for slope in slopes)
+
     @property
     def jump(self) -> float:
         """By how much the slope of a convex loss changes, from far left to far right."""
@@ -111,6 +117,10 @@ class BaseLoss(Kind):
         """For margins up to `margin`, labels up to `label` and d weights."""
         raise NotImplementedError
 
+    def idle(self, classes: int | None) -> float:
+        """The loss of margin 0 at most, for labels up to 1: no best constant does worse."""
+        raise TypeError(f"no value at 0 is known for {self.kind}")
+
     def difference(self, margin: float, lipschitz: float) -> float:
         """A bound on the difference of two records' losses at one w, with margins up to `margin`,
         slopes up to `lipschitz` and labels up to 1. That of a Moreau envelope is no larger."""
@@ -133,6 +143,9 @@ class MarginLoss(BaseLoss):
     @property
     def smooth(self) -> bool:
         return self.scalar().curvature < SHARP
+
+    def idle(self, classes: int | None) -> float:
+        return self.scalar().idle() if self.scalar().straight else super().idle(classes)
 
     def constants(self, margin: float, label: float, d: int) -> Constants:
         s = self.scalar()

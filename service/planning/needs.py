@@ -117,7 +117,8 @@ class Needs:
 
     def _loss(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
         loss, kind = spec.loss, spec.loss.kind
-        instead = "use the loss " + either(sorted(set(fitting(facts.label)) & set(self._losses())))
+        fits = sorted(set(fitting(facts.label)) & set(self._losses()))
+        instead = f"use the loss {either(fits)}" if fits else f"a {facts.label} label has none"
         if not self._takes_margins(loss):
             wanted = "one margin <w, x>" if self.margins == "one" else "margins <w, x>"
             yield Misfit(f"needs a loss of {wanted}, which {kind} is not", instead)

@@ -13,6 +13,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from service.planning.algorithms import ALGORITHMS
 from service.planning.conversion import Kind
 from service.planning.draft import Part, Prediction, PrivateClip, Smoothing
+from service.planning.expected import Expected
 from service.planning.lattice import Lattice
 from service.planning.releases import Release
 from service.planning.spec import Facts, JobSpec
@@ -24,7 +25,7 @@ else:
     _SCHEDULES = dict.fromkeys(one.schedule for one in ALGORITHMS.values())
     Schedule = Annotated[reduce(or_, _SCHEDULES), Field(discriminator="kind")]
 
-PLANNER_VERSION = 6  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 7  # raise it whenever the same spec and facts may plan differently
 
 
 class Guarantee(Part):
@@ -56,6 +57,7 @@ class Plan(Part):
     price: Price
     guarantee: Guarantee
     prediction: Prediction
+    expected: Expected | None = Field(default=None, exclude_if=lambda expected: expected is None)
     gradients: PositiveInt = Field(description="Per-record gradients that the run evaluates.")
 
     def canonical(self) -> str:

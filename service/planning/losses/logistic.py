@@ -1,5 +1,6 @@
 """Slope -y/(1 + exp(y m)): |slope| <= 1, curvature s (1 - s) <= 1/4 for s = 1/(1 + exp(y m))."""
 
+from math import log
 from typing import Literal
 
 from service.planning.loss import Classifier, Scalar
@@ -12,6 +13,9 @@ class Logistic(Classifier):
 
     def scalar(self) -> Scalar:
         return Scalar("margin", 0.25)
+
+    def idle(self, classes: int | None) -> float:
+        return log(2.0)
 
     def difference(self, margin: float, lipschitz: float) -> float:
         return margin  # log(1 + e^m) - log(1 + e^-m) = m

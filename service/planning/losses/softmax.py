@@ -2,7 +2,7 @@
 the classes less the label's unit vector, with the row. ||q||_2 <= sqrt(2), ||q||_1 <= 2, and the
 Hessian of log-sum-exp is at most 1/2."""
 
-from math import sqrt
+from math import log, sqrt
 from typing import ClassVar, Literal
 
 from service.planning.loss import BaseLoss, Constants
@@ -24,6 +24,9 @@ class Softmax(BaseLoss):
 
     def weights(self, columns: int, classes: int | None) -> int:
         return columns * (classes or 1)
+
+    def idle(self, classes: int | None) -> float:
+        return log(classes or 1)
 
     def constants(self, margin: float, label: float, d: int) -> Constants:
         return Constants(sqrt(2.0), 0.5, spread=sqrt(2.0))

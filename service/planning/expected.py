@@ -1,0 +1,105 @@
+"""What error to expect of a job that sets nothing: not a theorem, but what such jobs were seen to do.
+
+`make lab ARGS=--calibrate` runs every algorithm at its defaults on the problems of one part of the
+defaults lab and fits, for each of them and each loss, the logarithm of the excess population risk by a
+line in logarithms of public facts; the band holds nine in ten of the runs on problems that the line had
+not seen. The lines are in expected.json. What the labels depend on is not public, and most of the band's
+width is that.
+
+A job that chooses its own steps, set or ridge is another one than was run: of it nothing is expected,
+and the theorem's bound is all there is.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from math import exp, log, sqrt
+from pathlib import Path
+
+from pydantic import Field
+
+from service.planning.draft import Part, rounded
+from service.planning.spec import Facts, JobSpec
+
+KNOTS = (-5.0, -2.5)  # where the line in the private term may bend
+
+
+class Expected(Part):
+    """Of the population risk, above that of the best weights without privacy."""
+
+    median: float = Field(description="As many jobs like this one did better as did worse.")
+    low: float = Field(description="One in twenty did better than this.")
+    high: float = Field(description="One in twenty did worse.")
+    constant: float = Field(description="The risk of the best constant is at most this.")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """log(excess risk) = intercept + <slopes, features>; low and high are added for the band."""
+
+    intercept: float
+    slopes: tuple[float, ...]
+    low: float
+    high: float
+
+    def at(self, features: tuple[float, ...]) -> float:
+        return self.intercept + sum(a * b for a, b in zip(self.slopes, features, strict=True))
+
+
+def features(rows: int, weights: int, blocks: float, rho: float) -> tuple[float, ...]:
+    """Logarithms: of the private term, the noise of one mean over the length of a row, in three pieces;
+    of the statistical one; of how many columns share a row's length."""
+    noise = log(sqrt(weights / rho) / rows)
+    first, second = KNOTS
+    return (
+        min(noise, first),
+        min(max(noise - first, 0.0), second - first),
+        max(noise - second, 0.0),
+        log(weights / rows),
+        log(blocks),
+    )
+
+
+def rho(epsilon: float, delta: float) -> float:
+    """The zero-concentrated privacy that implies (epsilon, delta), by the simplest conversion."""
+    spent = log(1 / delta)
+    return (sqrt(spent + epsilon) - sqrt(spent)) ** 2
+
+
+def features_of(spec: JobSpec, facts: Facts) -> tuple[float, ...] | None:
+    """None where nothing like it was run."""
+    delta = facts.account.delta if spec.privacy.delta is None else spec.privacy.delta
+    bounded = facts.linf is not None and facts.label != "unbounded"
+    if not (bounded and delta > 0 and _at_defaults(spec)) or facts.linf is None:
+        return None
+    weights = spec.loss.weights(facts.columns, facts.classes)
+    return features(facts.rows, weights, facts.linf**-2, rho(spec.privacy.epsilon, delta))
+
+
+def expected(algorithm: str, spec: JobSpec, facts: Facts) -> Expected | None:
+    curve, found = curves().get((algorithm, spec.loss.kind)), features_of(spec, facts)
+    if curve is None or found is None:
+        return None
+    middle = curve.at(found)
+    return Expected(
+        median=rounded(exp(middle)),
+        low=rounded(exp(middle + curve.low)),
+        high=rounded(exp(middle + curve.high)),
+        constant=rounded(spec.loss.idle(facts.classes)),
+    )
+
+
+@cache
+def curves() -> dict[tuple[str, str], Curve]:
+    stored = json.loads(Path(__file__).with_suffix(".json").read_text())
+    return {
+        (algorithm, loss): Curve(**{**curve, "slopes": tuple(curve["slopes"])})
+        for algorithm, losses in stored["curves"].items()
+        for loss, curve in losses.items()
+    }
+
+
+def _at_defaults(spec: JobSpec) -> bool:
+    own = ("set", "ridge", "regulariser", "of", "model")
+    fields = JobSpec.model_fields
+    return not spec.parameters and all(getattr(spec, k) == fields[k].default for k in own)
