@@ -34,17 +34,8 @@ EPSILONS = (0.05, 0.1, 0.5, 1.0, 2.0, 8.0)
 FIRST = {"binary": "logistic", "numeric": "squared", "categorical": "softmax"}
 OTHERS = {"binary": ["hinge"], "numeric": ["absolute", "huber", "pinball"], "categorical": []}
 QUICK = ("mortgage", "credit", "churn", "wages", "linear-off-centre", "storms", "few", "plain")
-OTHERS_OF = (
-    "credit",
-    "union",
-    "churn",
-    "votes",
-    "loans",
-    "wages",
-    "diamonds",
-    "hotels",
-    "linear-skew",
-)
+# of each part and kind of label a few, with the other losses too
+OTHERS_OF = tuple("credit union churn votes loans wages diamonds hotels linear-skew".split())
 GRADIENTS_MAX = Settings.model_fields["gradients_max"].default
 CEILING, CONSTANT, REFUSED = "not private", "constant", "refused"
 
@@ -87,7 +78,7 @@ def loss_of(cell: Cell) -> Any:
 
 
 def planned(cell: Cell, only: tuple[str, ...] = ()) -> Planned:
-    """All Plans of a cell; `only` keeps those whose names begin so, besides the one that auto takes."""
+    """All Plans of a cell; `only` keeps those whose names begin so, besides auto's."""
     start = time.perf_counter()
     spec = JobSpec.model_validate(
         {

@@ -1,7 +1,7 @@
 """What `auto` loses, cell by cell: against the best of our algorithms, and against the constant.
 
-Losses are given as skill, 1 - loss/(loss of the best constant): R^2 for the squared loss, McFadden's for
-the logistic one. 0 is as good as looking at no column.
+Losses are given as skill, 1 - loss/(loss of the best constant): R^2 for the squared loss, McFadden's
+for the logistic one. 0 is as good as looking at no column.
 """
 
 from collections.abc import Iterable
@@ -114,7 +114,7 @@ def told_of(rows: list[Row]) -> str:
 
 
 def fixed(rows: Iterable[Row]) -> list[str]:
-    """The largest and the usual regret of every algorithm, were it always taken: minimax comes first."""
+    """The regret of every algorithm, were it always taken: the smallest maximum comes first."""
     regrets: dict[str, list[float]] = {}
     cells = 0
     for found in rows:

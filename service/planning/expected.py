@@ -1,10 +1,10 @@
 """What error to expect of a job that sets nothing: not a theorem, but what such jobs were seen to do.
 
 `make lab ARGS=--calibrate` runs every algorithm at its defaults on the problems of one part of the
-defaults lab and fits, for each of them and each loss, the logarithm of the excess population risk by a
-line in logarithms of public facts; the band holds nine in ten of the runs on problems that the line had
-not seen. The lines are in expected.json. What the labels depend on is not public, and most of the band's
-width is that.
+defaults lab and fits, for each of them and each loss, the logarithm of the excess population risk by
+a line in logarithms of public facts; the band holds nine in ten of the runs on problems that the line
+had not seen. The lines are in expected.json. What the labels depend on is not public, and most of the
+band's width is that.
 
 A job that chooses its own steps, set or ridge is another one than was run: of it nothing is expected,
 and the theorem's bound is all there is.
@@ -47,8 +47,8 @@ class Curve:
 
 
 def features(rows: int, weights: int, blocks: float, rho: float) -> tuple[float, ...]:
-    """Logarithms: of the private term, the noise of one mean over the length of a row, in three pieces;
-    of the statistical one; of how many columns share a row's length."""
+    """Logarithms: of the private term, the noise of one mean over the length of a row, in three
+    pieces; of the statistical one; of how many columns share a row's length."""
     noise = log(sqrt(weights / rho) / rows)
     first, second = KNOTS
     return (
