@@ -109,3 +109,6 @@ docs: ## write the reference pages, and the code and counts of CONTRIBUTING.md
 
 lab: ## the defaults on many problems, against our best and the constant; ARGS=--quick, --calibrate
 	@python3 tools/dev.py run -- python -m benchmarks.lab $(ARGS)
+
+bench-default: ## the defaults beside other libraries; make bench-default ARGS="--data FOLDER"
+	@python3 tools/dev.py run -- python -m benchmarks.default $(ARGS)

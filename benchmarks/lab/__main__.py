@@ -54,14 +54,14 @@ def main(arguments=None):
     names, epsilons = chosen(asked)
     only = tuple(filter(None, asked.only.split(",")))
     rows = []
-    show(f"{'part':5}{'problem':20}{'loss':9}{'eps':>5}  {'best':>6}  auto, skill")
+    show(f"{'part':5}{'problem':22}{'loss':9}{'eps':>5}  {'best':>6}  auto, skill")
     for cell in fits.cells(names, epsilons, others=not asked.first):
         planned = fits.planned(cell, only)
         if not asked.slow:
             planned = planned.without(SLOW)
         found = report.row(results, planned, asked.seeds)
         if found is None:
-            show(f"{cell.part:5}{cell.problem:20}{cell.loss:9}{cell.epsilon:>5g}  auto refuses")
+            show(f"{cell.part:5}{cell.problem:22}{cell.loss:9}{cell.epsilon:>5g}  auto refuses")
             continue
         rows.append(found)
         show(report.line(found))

@@ -35,7 +35,7 @@ FIRST = {"binary": "logistic", "numeric": "squared", "categorical": "softmax"}
 OTHERS = {"binary": ["hinge"], "numeric": ["absolute", "huber", "pinball"], "categorical": []}
 QUICK = ("mortgage", "credit", "churn", "wages", "linear-off-centre", "storms", "few", "plain")
 # of each part and kind of label a few, with the other losses too
-OTHERS_OF = tuple("credit union churn votes loans wages diamonds hotels linear-skew".split())
+OTHERS_OF = ("credit", "union", "votes", "loans", "wages", "diamonds", "hotels", "linear-skew")
 GRADIENTS_MAX = Settings.model_fields["gradients_max"].default
 CEILING, CONSTANT, REFUSED = "not private", "constant", "refused"
 
@@ -143,7 +143,7 @@ def anchors(results: Results, cell: Cell, seed: int) -> tuple[dict[str, Any], di
             else:
                 best = losses.constant(loss, train[1])
                 w = np.zeros((len(best), train[0].shape[1]))
-                w[:, 0] = best / problem.schema.constant
+                w[:, 0] = best / problem.constant
                 w = w.ravel()
             results.add({"key": k, **judged(problem, loss, test, w)})
         found.append(results.lines[k])

@@ -53,67 +53,85 @@ NAMES = (*TABLES, *FAMILIES)
 @dataclass(frozen=True)
 class Problem:
     name: str
-    part: str
-    schema: Schema
+    kind: str  # of the label
+    classes: int | None
+    step: float  # the value of a unit of a stored row
+    l2_units: int
     z: np.ndarray  # stored rows, integers
     y: np.ndarray
-
-    @property
-    def kind(self) -> str:
-        return self.schema.label.kind
+    rows: int  # how many there are to fit on
+    fixed: bool = False  # they are the first
 
     @property
     def x(self) -> np.ndarray:
-        return self.z * np.float32(encode.feature_step(self.schema))
-
-    def split(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions to fit on, in random order, and to judge by: others for every seed."""
-        order = np.random.default_rng([seed, zlib.crc32(self.name.encode())]).permutation(
-            len(self.y)
-        )
-        return tuple(np.split(order, [self.rows]))
+        return self.z * np.float32(self.step)
 
     @property
-    def rows(self) -> int:
-        """How many there are to fit on."""
-        return len(self.y) - TEST if self.name in FAMILIES else int(SHARE * len(self.y))
+    def constant(self) -> float:
+        return self.step * encode.LINF_UNITS
+
+    def split(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Positions to fit on, in random order, and to judge by: others for every seed, unless whoever
+        published the rows says which."""
+        rng, n = np.random.default_rng([seed, zlib.crc32(self.name.encode())]), len(self.y)
+        order = rng.permutation(n)
+        if self.fixed:
+            order = np.r_[rng.permutation(self.rows), np.arange(self.rows, n)]
+        return tuple(np.split(order, [self.rows]))
 
     def facts(self, epsilon: float, delta: float) -> Facts:
         return Facts(
             rows=self.rows,
-            columns=self.schema.width,
-            storage=self.schema.storage,
-            feature_step=encode.feature_step(self.schema),
+            columns=self.z.shape[1],
+            storage="fixed",
+            feature_step=self.step,
             linf_units=encode.LINF_UNITS,
-            l2_units=encode.l2_units(self.schema),
+            l2_units=self.l2_units,
             label=self.kind,
-            classes=self.schema.classes,
+            classes=self.classes,
             account=AccountTerms.for_ceiling(epsilon, delta),
         )
 
 
 def part(name: str) -> str:
-    return (TABLES.get(name) or FAMILIES[name]).part
+    return "data" if name.endswith(".npz") else (TABLES.get(name) or FAMILIES[name]).part
 
 
 @lru_cache(maxsize=2)
 def load(name: str, home: Path = HOME) -> Problem:
+    """A problem by its name, or from a file of rows that are encoded already: see `_encoded`."""
+    if name.endswith(".npz"):
+        return _encoded(Path(name))
     if name in FAMILIES:
         schema = synthetic_schema(FAMILIES[name])
     else:
-        columns = _cells(TABLES[name], home)
-        schema = declared(TABLES[name], list(columns))
+        cells = _cells(TABLES[name], home)
+        schema = declared(TABLES[name], list(cells))
     version = zlib.crc32(schema.model_dump_json().encode())
     path = home / "encoded" / f"{name}-{version:08x}.npz"
-    if path.exists():
-        stored = np.load(path)
-        return Problem(name, part(name), schema, stored["z"], stored["y"])
-    columns = draw(name) if name in FAMILIES else _present(TABLES[name], schema, columns)
-    z = encode.quantise(schema, encode.encode_features(schema, columns))
-    y = encode.encode_label(schema, columns[schema.label.name])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, z=z, y=y)
-    return Problem(name, part(name), schema, z, y)
+    if not path.exists():
+        columns = draw(name) if name in FAMILIES else _present(TABLES[name], schema, cells)
+        z = encode.quantise(schema, encode.encode_features(schema, columns))
+        y = encode.encode_label(schema, columns[schema.label.name])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, z=z, y=y)
+    stored = np.load(path)
+    z, y = stored["z"], stored["y"]
+    rows = len(y) - TEST if name in FAMILIES else int(SHARE * len(y))
+    step, l2_units = encode.feature_step(schema), encode.l2_units(schema)
+    return Problem(name, schema.label.kind, schema.classes, step, l2_units, z, y, rows)
+
+
+def _encoded(path: Path) -> Problem:
+    """X_train, y_train, X_test, y_test: column 0 is a constant c, no entry is beyond it and no row
+    longer than 1; labels are -1 and 1, or numbers between them."""
+    stored = np.load(path)
+    x, y = (np.concatenate([stored[f"{k}_train"], stored[f"{k}_test"]]) for k in "Xy")
+    step = float(x[0, 0]) / encode.LINF_UNITS
+    z = (x.astype(np.float64) / step).clip(-encode.LINF_UNITS, encode.LINF_UNITS).astype(np.int16)
+    kind = "binary" if set(np.unique(y)) == {-1.0, 1.0} else "numeric"
+    rows, y = len(stored["y_train"]), y.astype(np.float64)
+    return Problem(str(path), kind, None, step, int(1 / step), z, y, rows, fixed=True)
 
 
 def _cells(table: Table, home: Path) -> dict[str, np.ndarray]:

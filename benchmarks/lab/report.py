@@ -7,6 +7,7 @@ for the logistic one. 0 is as good as looking at no column.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def line(found: Row) -> str:
     scores = ", ".join(f"{name} {value:.3f}" for name, value in found.scores.items())
     harm = "  BELOW THE CONSTANT" if found.harmful else ""
     return (
-        f"{cell.part:5}{cell.problem:20}{cell.loss:9}{cell.epsilon:>5g}  {found.ceiling:6.3f}  "
+        f"{cell.part:5}{Path(cell.problem).stem:22}{cell.loss:9}{cell.epsilon:>5g}  {found.ceiling:6.3f}  "
         f"{mean:7.3f} +- {error:.3f}  {found.planned.auto}: {scores}; {best}{harm}"
     )
 
@@ -89,7 +90,7 @@ def line(found: Row) -> str:
 def summary(rows: Iterable[Row]) -> list[str]:
     """By part and loss: how often auto is close to our best, and how far off it is."""
     rows, told = list(rows), []
-    for part in ("fit", "held"):
+    for part in sorted({found.planned.cell.part for found in rows}):
         for loss in dict.fromkeys(found.planned.cell.loss for found in rows):
             asked = [(found, found.planned.cell) for found in rows]
             those = [found for found, cell in asked if (cell.part, cell.loss) == (part, loss)]
@@ -108,7 +109,7 @@ def told_of(rows: list[Row]) -> str:
         f"{len(rows)} cells; within one standard error of our best in "
         f"{np.mean([found.close for found in rows]):.0%}; below the constant in "
         f"{np.mean([found.harmful for found in rows]):.0%}; regret {middle:.3f} (median), {most:.3f} "
-        f"(in 90 %), {all_of_them:.3f} (largest: {worst.problem}, epsilon {worst.epsilon:g}); "
+        f"(in 90 %), {all_of_them:.3f} (largest: {Path(worst.problem).stem}, epsilon {worst.epsilon:g}); "
         f"takes {taken}"
     )
 

@@ -21,7 +21,7 @@ from pydantic import Field
 from service.planning.draft import Part, rounded
 from service.planning.spec import Facts, JobSpec
 
-KNOTS = (-5.0, -2.5)  # where the line in the private term may bend
+KNOTS = (-3.5, -1.2)  # where the line in the private term may bend
 
 
 class Expected(Part):
@@ -47,15 +47,16 @@ class Curve:
 
 
 def features(rows: int, weights: int, blocks: float, rho: float) -> tuple[float, ...]:
-    """Logarithms: of the private term, the noise of one mean over the length of a row, in three
-    pieces; of the statistical one; of how many columns share a row's length."""
-    noise = log(sqrt(weights / rho) / rows)
+    """Logarithms: of the private term, the noise of one mean over what a weight's share of a row is,
+    in three pieces; of the statistical one; of the weights, and of columns that share a row."""
+    noise = log(weights / rows / sqrt(2 * rho))
     first, second = KNOTS
     return (
         min(noise, first),
         min(max(noise - first, 0.0), second - first),
         max(noise - second, 0.0),
         log(weights / rows),
+        log(weights),
         log(blocks),
     )
 
