@@ -119,7 +119,7 @@ def lines(results: Results, cell: Cell, runs: int) -> Iterator[tuple[str, bool, 
     """The cell's line, whether a peer with our guarantee is ahead of auto, and our own row."""
     found = report.row(results, planned(cell).without(SLOW), runs)
     if found is None:
-        show(f"{cell.problem}, epsilon {cell.epsilon:g}: auto refuses")
+        show(f"{cell.title}, epsilon {cell.epsilon:g}: auto refuses")
         return
     told, ahead = [], False
     for method in (*PEERS["diffprivlib"], *PEERS["opacus"], *default_baselines.METHODS):

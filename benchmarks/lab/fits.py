@@ -50,6 +50,10 @@ class Cell:
     def part(self) -> str:
         return part(self.problem)
 
+    @property
+    def title(self) -> str:
+        return Path(self.problem).stem
+
 
 @dataclass(frozen=True)
 class Planned:

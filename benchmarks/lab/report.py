@@ -7,7 +7,6 @@ for the logistic one. 0 is as good as looking at no column.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
-from pathlib import Path
 
 import numpy as np
 
@@ -82,8 +81,8 @@ def line(found: Row) -> str:
     scores = ", ".join(f"{name} {value:.3f}" for name, value in found.scores.items())
     harm = "  BELOW THE CONSTANT" if found.harmful else ""
     return (
-        f"{cell.part:5}{Path(cell.problem).stem:22}{cell.loss:9}{cell.epsilon:>5g}  {found.ceiling:6.3f}  "
-        f"{mean:7.3f} +- {error:.3f}  {found.planned.auto}: {scores}; {best}{harm}"
+        f"{cell.part:5}{cell.title:22}{cell.loss:9}{cell.epsilon:>5g}  {found.ceiling:6.3f}  {mean:7.3f} "
+        f"+- {error:.3f}  {found.planned.auto}: {scores}; {best}{harm}"
     )
 
 
@@ -109,8 +108,7 @@ def told_of(rows: list[Row]) -> str:
         f"{len(rows)} cells; within one standard error of our best in "
         f"{np.mean([found.close for found in rows]):.0%}; below the constant in "
         f"{np.mean([found.harmful for found in rows]):.0%}; regret {middle:.3f} (median), {most:.3f} "
-        f"(in 90 %), {all_of_them:.3f} (largest: {Path(worst.problem).stem}, epsilon {worst.epsilon:g}); "
-        f"takes {taken}"
+        f"(in 90 %), {all_of_them:.3f} (largest: {worst.title}, epsilon {worst.epsilon:g}); takes {taken}"
     )
 
 
