@@ -81,8 +81,8 @@ def line(found: Row) -> str:
     scores = ", ".join(f"{name} {value:.3f}" for name, value in found.scores.items())
     harm = "  BELOW THE CONSTANT" if found.harmful else ""
     return (
-        f"{cell.part:5}{cell.title:22}{cell.loss:9}{cell.epsilon:>5g}  {found.ceiling:6.3f}  {mean:7.3f} "
-        f"+- {error:.3f}  {found.planned.auto}: {scores}; {best}{harm}"
+        f"{cell.part:5}{cell.title:22}{cell.loss:9}{cell.epsilon:>5g}  {found.ceiling:6.3f}  "
+        f"{mean:7.3f} +- {error:.3f}  {found.planned.auto}: {scores}; {best}{harm}"
     )
 
 
@@ -108,7 +108,8 @@ def told_of(rows: list[Row]) -> str:
         f"{len(rows)} cells; within one standard error of our best in "
         f"{np.mean([found.close for found in rows]):.0%}; below the constant in "
         f"{np.mean([found.harmful for found in rows]):.0%}; regret {middle:.3f} (median), {most:.3f} "
-        f"(in 90 %), {all_of_them:.3f} (largest: {worst.title}, epsilon {worst.epsilon:g}); takes {taken}"
+        f"(in 90 %), {all_of_them:.3f} (largest: {worst.title}, epsilon {worst.epsilon:g}); "
+        f"takes {taken}"
     )
 
 
