@@ -26,10 +26,10 @@ from benchmarks import default_baselines, default_time
 from benchmarks.kernels import in_peers
 from benchmarks.lab import fits, report
 from benchmarks.lab.fits import DELTA, Cell, Results, cells, judged, loss_of, planned, rows
-from benchmarks.lab.problems import HOME, NAMES, load, part
+from benchmarks.lab.problems import NAMES, load, part
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
-PEERS = {"opacus": ("Opacus, add or remove", "Opacus, replace"), "diffprivlib": ("diffprivlib",)}
+PEERS = {"opacus": ("Opacus, replace", "Opacus, add or remove"), "diffprivlib": ("diffprivlib",)}
 SLOW = ("localized-subgradient", "phased-sgd")
 show = partial(print, flush=True)
 
@@ -150,7 +150,7 @@ def main(arguments=None):
     asked = set(filter(None, options.problems.split(",")))
     names = [name for name in names if not asked or Path(name).stem in asked]
     epsilons = tuple(map(float, filter(None, options.epsilons.split(",")))) or EPSILONS
-    results, all_rows, overtaken = Results(HOME / "default.jsonl"), [], []
+    results, all_rows, overtaken = Results("default"), [], []
     for name in names:
         those = list(cells((name,), epsilons, others=False))
         if load(name).kind == "categorical":  # no peer has several classes

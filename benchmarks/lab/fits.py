@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from benchmarks.lab import losses
-from benchmarks.lab.problems import HOME, NAMES, Problem, load, part
+from benchmarks.lab import losses, problems
+from benchmarks.lab.problems import NAMES, Problem, load, part
 from service.config import Settings
 from service.errors import PlanRefused
 from service.planning.choose import choose, compare
@@ -106,8 +106,8 @@ def planned(cell: Cell, only: tuple[str, ...] = ()) -> Planned:
 class Results:
     """Every fit there ever was, by its problem, Plan and seed."""
 
-    def __init__(self, path: Path = HOME / "fits.jsonl") -> None:
-        self.path = path
+    def __init__(self, name: str = "fits") -> None:
+        self.path = path = problems.HOME / f"{name}.jsonl"
         self.lines: dict[str, dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():

@@ -98,17 +98,17 @@ def part(name: str) -> str:
 
 
 @lru_cache(maxsize=2)
-def load(name: str, home: Path = HOME) -> Problem:
+def load(name: str) -> Problem:
     """A problem by its name, or from a file of rows that are encoded already: see `_encoded`."""
     if name.endswith(".npz"):
         return _encoded(Path(name))
     if name in FAMILIES:
         schema = synthetic_schema(FAMILIES[name])
     else:
-        cells = _cells(TABLES[name], home)
+        cells = _cells(TABLES[name])
         schema = declared(TABLES[name], list(cells))
     version = zlib.crc32(schema.model_dump_json().encode())
-    path = home / "encoded" / f"{name}-{version:08x}.npz"
+    path = HOME / "encoded" / f"{name}-{version:08x}.npz"
     if not path.exists():
         columns = draw(name) if name in FAMILIES else _present(TABLES[name], schema, cells)
         z = encode.quantise(schema, encode.encode_features(schema, columns))
@@ -134,15 +134,15 @@ def _encoded(path: Path) -> Problem:
     return Problem(str(path), kind, None, step, int(1 / step), z, y, rows, fixed=True)
 
 
-def _cells(table: Table, home: Path) -> dict[str, np.ndarray]:
+def _cells(table: Table) -> dict[str, np.ndarray]:
     """A table's columns, cells as text; 3.0 is written as 3."""
-    path = home / "tables" / f"{table.source.replace('/', '-')}.csv"
+    path = HOME / "tables" / f"{table.source.replace('/', '-')}.csv"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         sources = sorted({each.source for each in TABLES.values()})
         script = "lab/export.py"
         for line in in_environment(
-            home / "environment", PACKAGES, script, str(path.parent), *sources
+            HOME / "environment", PACKAGES, script, str(path.parent), *sources
         ):
             print(line, end="", file=sys.stderr)
     with path.open(newline="") as file:

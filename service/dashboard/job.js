@@ -3,7 +3,7 @@ import { record, verifyButton } from "./audit.js";
 import { all, get } from "./client.js";
 import { cancelButton, ended, OPEN } from "./jobs.js";
 import { modelCard } from "./model.js";
-import { planWords, releaseTable } from "./plan.js";
+import { expectation, planWords, releaseTable } from "./plan.js";
 import { bar } from "./plots.js";
 import {
   announce,
@@ -124,7 +124,7 @@ function planCard(job, plan, described, paper) {
     planWords(plan, described),
     releaseTable(described),
     facts([
-      ["Predicted excess risk", num(prediction.excess_risk), "order of magnitude"],
+      ...expectation(plan),
       [
         "Noise of one release",
         num(prediction.our_noise),

@@ -189,7 +189,7 @@ function algorithmSelect(algorithms, of) {
 
 function aboutAlgorithm(entry) {
   if (!entry) {
-    return "Every algorithm is planned; the one with the smallest predicted excess risk is taken.";
+    return "Every algorithm is planned; the one that is expected to have the smallest excess risk is taken.";
   }
   const needs = entry.needs.join(", ") || "nothing special";
   return `${entry.problem}. Needs: ${needs}. ${entry.cost}. ${entry.paper}.`;

@@ -4,6 +4,14 @@ import { h, num, plural, table } from "./ui.js";
 const SENTENCES = 4; // the table has the rest
 
 // `described` is what the service says of the Plan: of a quote, the quote itself.
+// What jobs like this were seen to do, where it is known, and the theorem's bound.
+export function expectation({ expected, prediction }) {
+  const bound = ["Bound on excess risk", num(prediction.excess_risk), "order of magnitude"];
+  if (!expected) return [bound];
+  const band = `nine in ten within ${num(expected.low)} to ${num(expected.high)}`;
+  return [["Expected excess risk", num(expected.median), band], bound];
+}
+
 export function planWords(plan, described) {
   const { releases, release_count: count, summary } = described;
   const shown = releases.slice(0, SENTENCES);

@@ -1,6 +1,6 @@
 // The price of a job while it is typed, and every algorithm on the same job.
 import { post } from "./client.js";
-import { planWords, releaseTable } from "./plan.js";
+import { expectation, planWords, releaseTable } from "./plan.js";
 import {
   badge,
   card,
@@ -59,7 +59,7 @@ function quoteWords(quote) {
         num(prediction.our_noise),
         isMean ? "sd, in a step’s mean" : "standard deviation",
       ],
-      ["Predicted excess risk", num(prediction.excess_risk), "order of magnitude"],
+      ...expectation(plan),
       ["Steps", num(quote.steps), `${num(plan.gradients)} gradients`],
       ["Jobs like this", num(quote.jobs_that_fit), "still fit"],
       ["Largest ε", num(quote.largest_epsilon), "that fits"],
@@ -91,6 +91,7 @@ function comparisonWords({ data, choice }, job) {
     );
   const rows = able.map((a) => [
     a.algorithm,
+    a.expected ? num(a.expected.median) : "",
     num(a.excess_risk),
     num(a.noise),
     num(a.steps),
@@ -98,9 +99,9 @@ function comparisonWords({ data, choice }, job) {
     use(a.algorithm),
   ]);
   const caption = "Every algorithm that can plan this, at its own defaults, best first";
-  const heads = ["algorithm", "excess risk", "noise", "steps", "gradients", ""];
+  const heads = ["algorithm", "expected error", "bound on it", "noise", "steps", "gradients", ""];
   return [
-    table(caption, heads, rows, { numbers: [1, 2, 3, 4], cards: true }),
+    table(caption, heads, rows, { numbers: [1, 2, 3, 4, 5], cards: true }),
     choice && h("p", { class: "help" }, `auto: ${choice.reason}`),
     others.length > 0 && refusals(others),
   ];

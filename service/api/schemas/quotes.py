@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from service.api.schemas.budgets import BudgetView, LimitView
 from service.api.schemas.common import JOBS_MAX, RequestBody
 from service.planning.describe import Description
+from service.planning.expected import Expected
 from service.planning.plan import Plan
 from service.planning.spec import JobSpec
 
@@ -26,7 +27,8 @@ class CandidateView(BaseModel):
     algorithm: str
     title: str
     refusal: str | None
-    excess_risk: float | None
+    excess_risk: float | None = Field(description="The theorem's bound.")
+    expected: Expected | None = Field(description="What such jobs were seen to do, if it is known.")
     noise: float | None = Field(description="Of one mean: the Plan's prediction.our_noise.")
     gradients: int | None
     steps: int | None
