@@ -81,6 +81,7 @@ class BaseLoss(Kind):
     margin: ClassVar[bool] = False  # it is a loss of one margin <w, x>, and has a `scalar`
     located: ClassVar[bool] = False  # w is a point among the rows, not coefficients of one
     even: ClassVar[bool] = False  # in the residual
+    usual_margin: ClassVar[float] = 1.0  # how large the margins of a model that fits are, about
     flat_at_zero: ClassVar[bool] = False  # w = 0 is stationary whatever the data: start elsewhere
 
     @property
@@ -110,6 +111,10 @@ class BaseLoss(Kind):
     def constants(self, margin: float, label: float, d: int) -> Constants:
         """For margins up to `margin`, labels up to `label` and d weights."""
         raise NotImplementedError
+
+    def usual_slope(self, label: str) -> float:
+        """Where a slope that has no bound of use is clipped, for this kind of label."""
+        return inf
 
     def difference(self, margin: float, lipschitz: float) -> float:
         """A bound on the difference of two records' losses at one w, with margins up to `margin`,

@@ -8,13 +8,14 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
 
 from service.planning.algorithms import ALGORITHMS
 from service.planning.conversion import Kind
 from service.planning.draft import Part, Prediction, PrivateClip, Smoothing
 from service.planning.lattice import Lattice
 from service.planning.releases import Release
+from service.planning.sets.default import DefaultSet
 from service.planning.spec import Facts, JobSpec
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ else:
     _SCHEDULES = dict.fromkeys(one.schedule for one in ALGORITHMS.values())
     Schedule = Annotated[reduce(or_, _SCHEDULES), Field(discriminator="kind")]
 
-PLANNER_VERSION = 6  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 7  # raise it whenever the same spec and facts may plan differently
 
 
 class Guarantee(Part):
@@ -57,6 +58,13 @@ class Plan(Part):
     guarantee: Guarantee
     prediction: Prediction
     gradients: PositiveInt = Field(description="Per-record gradients that the run evaluates.")
+
+    @field_validator("spec")
+    @classmethod
+    def _names_its_set(cls, spec: JobSpec) -> JobSpec:
+        if isinstance(spec.set, DefaultSet):
+            raise ValueError("a Plan names its set")
+        return spec
 
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))
