@@ -11,6 +11,7 @@ from scipy.optimize import lsq_linear
 from benchmarks.lab.fits import Results, anchors, fit
 from benchmarks.lab.report import Row
 from service.planning import expected
+from service.planning.catalog import CATALOG
 from service.planning.expected import Curve, features_of
 
 PATH = Path(expected.__file__).with_suffix(".json")
@@ -38,7 +39,7 @@ def seen(rows: Iterable[Row], results: Results, seeds: int) -> Iterator[Seen]:
     for found in rows:
         cell = found.planned.cell
         for name, plan in found.planned.plans.items():
-            place = features_of(plan.spec, plan.facts)
+            place = features_of(CATALOG[name].needs, plan.spec, plan.facts)
             if place is None:
                 continue
             for seed in range(seeds):

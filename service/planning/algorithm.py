@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from service.planning.default_set import with_set
 from service.planning.draft import Draft, Schedule
 from service.planning.needs import Needs
 from service.planning.problem import is_convex
@@ -56,7 +57,8 @@ class Algorithm:
         return self.own_objective or (self.nonconvex and is_convex(spec))
 
     def takes(self, spec: JobSpec, facts: Facts) -> bool:
-        return next(self.needs.misfits(spec, facts), None) is None
+        named = with_set(self.needs, spec, facts)
+        return next(self.needs.misfits(named, facts), None) is None
 
     def card(self) -> dict[str, Any]:
         return {

@@ -2,7 +2,7 @@
 Plan together."""
 
 from service.planning.draft import Draft
-from service.planning.expected import expected
+from service.planning.expected import Expected
 from service.planning.lattice import PointLattice, ScoreLattice, target
 from service.planning.plan import Guarantee, Plan, Price
 from service.planning.price import epsilon_alone, fits_own_target, price_units
@@ -15,7 +15,9 @@ class CalibrationError(RuntimeError):
     lacks: a bug, and nothing is charged or run."""
 
 
-def assemble(algorithm: str, spec: JobSpec, facts: Facts, draft: Draft) -> Plan:
+def assemble(
+    algorithm: str, spec: JobSpec, facts: Facts, draft: Draft, expected: Expected | None = None
+) -> Plan:
     if isinstance(draft.lattice, PointLattice) and (
         not is_convex(spec) or facts.label == "unbounded"
     ):
@@ -47,6 +49,6 @@ def assemble(algorithm: str, spec: JobSpec, facts: Facts, draft: Draft) -> Plan:
             epsilon_alone=epsilon_alone(release, goal.epsilon, goal.delta),
         ),
         prediction=draft.prediction,
-        expected=expected(algorithm, spec, facts),
+        expected=expected,
         gradients=draft.gradients,
     )

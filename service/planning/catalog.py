@@ -6,6 +6,8 @@ from service.errors import PlanRefused
 from service.planning.algorithm import Algorithm
 from service.planning.algorithms import ALGORITHMS
 from service.planning.assemble import assemble
+from service.planning.default_set import with_set
+from service.planning.expected import expected
 from service.planning.needs import either
 from service.planning.plan import Plan
 from service.planning.problem import check_label
@@ -24,9 +26,12 @@ def plan(spec: JobSpec, facts: Facts) -> Plan:
             + "."
         )
     check_label(spec.loss, facts)
+    spec = with_set(algorithm.needs, spec, facts)
     check_needs(algorithm, spec, facts)
     parameters = parameters_of(algorithm, spec)
-    return assemble(algorithm.name, spec, facts, algorithm.plan(spec, facts, parameters))
+    draft = algorithm.plan(spec, facts, parameters)
+    told = expected(algorithm.name, algorithm.needs, spec, facts)
+    return assemble(algorithm.name, spec, facts, draft, told)
 
 
 def check_needs(algorithm: Algorithm, spec: JobSpec, facts: Facts) -> None:

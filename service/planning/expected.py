@@ -18,7 +18,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from service.planning.default_set import with_set
 from service.planning.draft import Part, rounded
+from service.planning.needs import Needs
 from service.planning.spec import Facts, JobSpec
 
 KNOTS = (-3.5, -1.2)  # where the line in the private term may bend
@@ -67,18 +69,19 @@ def rho(epsilon: float, delta: float) -> float:
     return (sqrt(spent + epsilon) - sqrt(spent)) ** 2
 
 
-def features_of(spec: JobSpec, facts: Facts) -> tuple[float, ...] | None:
+def features_of(needs: Needs, spec: JobSpec, facts: Facts) -> tuple[float, ...] | None:
     """None where nothing like it was run."""
     delta = facts.account.delta if spec.privacy.delta is None else spec.privacy.delta
     bounded = facts.linf is not None and facts.label != "unbounded"
-    if not (bounded and delta > 0 and _at_defaults(spec)) or facts.linf is None:
+    if not (bounded and delta > 0 and _at_defaults(needs, spec, facts)) or facts.linf is None:
         return None
     weights = spec.loss.weights(facts.columns, facts.classes)
     return features(facts.rows, weights, facts.linf**-2, rho(spec.privacy.epsilon, delta))
 
 
-def expected(algorithm: str, spec: JobSpec, facts: Facts) -> Expected | None:
-    curve, found = curves().get((algorithm, spec.loss.kind)), features_of(spec, facts)
+def expected(algorithm: str, needs: Needs, spec: JobSpec, facts: Facts) -> Expected | None:
+    """Of a job whose set has its name, as in a Plan."""
+    curve, found = curves().get((algorithm, spec.loss.kind)), features_of(needs, spec, facts)
     if curve is None or found is None:
         return None
     middle = curve.at(found)
@@ -100,7 +103,9 @@ def curves() -> dict[tuple[str, str], Curve]:
     }
 
 
-def _at_defaults(spec: JobSpec) -> bool:
-    own = ("set", "ridge", "regulariser", "of", "model")
-    fields = JobSpec.model_fields
-    return not spec.parameters and all(getattr(spec, k) == fields[k].default for k in own)
+def _at_defaults(needs: Needs, spec: JobSpec, facts: Facts) -> bool:
+    own, fields = ("ridge", "regulariser", "of", "model"), JobSpec.model_fields
+    if spec.parameters or any(getattr(spec, name) != fields[name].default for name in own):
+        return False
+    unnamed = spec.model_copy(update={"set": fields["set"].default})
+    return spec.set == with_set(needs, unnamed, facts).set

@@ -87,6 +87,7 @@ class BaseLoss(Kind):
     margin: ClassVar[bool] = False  # it is a loss of one margin <w, x>, and has a `scalar`
     located: ClassVar[bool] = False  # w is a point among the rows, not coefficients of one
     even: ClassVar[bool] = False  # in the residual
+    usual_margin: ClassVar[float] = 1.0  # how large the margins of a model that fits are, about
     flat_at_zero: ClassVar[bool] = False  # w = 0 is stationary whatever the data: start elsewhere
 
     @property
@@ -120,6 +121,10 @@ class BaseLoss(Kind):
     def idle(self, classes: int | None) -> float:
         """The loss of margin 0 at most, for labels up to 1: no best constant does worse."""
         raise TypeError(f"no value at 0 is known for {self.kind}")
+
+    def usual_slope(self, label: str) -> float:
+        """Where a slope that has no bound of use is clipped, for this kind of label."""
+        return inf
 
     def difference(self, margin: float, lipschitz: float) -> float:
         """A bound on the difference of two records' losses at one w, with margins up to `margin`,

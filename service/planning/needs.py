@@ -47,6 +47,11 @@ class Needs:
     ridge_min: float = 0.0
     ridge_over_all: bool = False  # over all of R^d it needs a ridge
     released_model: bool = False  # it is about a model that `of` names
+    best_over_all: bool = False  # no set does it better than all of R^d
+
+    def sets_for(self, spec: JobSpec) -> tuple[str, ...]:
+        """The kinds of sets that it takes with this job's regulariser."""
+        return self.regularisers.get(spec.regulariser.kind, self.sets)
 
     def takes(self) -> dict[str, Any]:
         """For the card: the names that may stand in a job."""
@@ -138,10 +143,8 @@ class Needs:
             yield Misfit(f"needs a smooth loss and {kind} has a corner", instead)
 
     def _set(self, spec: JobSpec) -> Iterator[Misfit]:
-        kind, of = spec.regulariser.kind, ""
-        sets = self.sets
-        if kind in self.regularisers:
-            sets, of = self.regularisers[kind], f" with the regulariser {kind}"
+        kind, sets = spec.regulariser.kind, self.sets_for(spec)
+        of = f" with the regulariser {kind}" if kind in self.regularisers else ""
         if spec.set.kind not in sets:
             yield Misfit(
                 f"does not run over the set {spec.set.kind}{of}; it runs over: {', '.join(sets)}",

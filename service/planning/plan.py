@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
 
 from service.planning.algorithms import ALGORITHMS
 from service.planning.conversion import Kind
@@ -16,6 +16,7 @@ from service.planning.draft import Part, Prediction, PrivateClip, Smoothing
 from service.planning.expected import Expected
 from service.planning.lattice import Lattice
 from service.planning.releases import Release
+from service.planning.sets.default import DefaultSet
 from service.planning.spec import Facts, JobSpec
 
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ class Plan(Part):
     prediction: Prediction
     expected: Expected | None = Field(default=None, exclude_if=lambda expected: expected is None)
     gradients: PositiveInt = Field(description="Per-record gradients that the run evaluates.")
+
+    @field_validator("spec")
+    @classmethod
+    def _names_its_set(cls, spec: JobSpec) -> JobSpec:
+        if isinstance(spec.set, DefaultSet):
+            raise ValueError("a Plan names its set")
+        return spec
 
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))

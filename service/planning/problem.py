@@ -32,6 +32,7 @@ class Problem:
     rowwise: bool  # a gradient is a derivative times the row (else a vector of its own)
     weak: float = 0.0  # omega of the loss in its margin: 0 if convex, inf if not weakly convex
     units_max: int = 2**62  # of a record's contribution to a sum, where its kernel needs room
+    usual_slope: float = inf  # at which slopes are clipped unless another clip is asked for
     spread: float = 1.0  # how much larger the derivative (or that vector) may be in l1 than in l2
 
     @property
@@ -82,6 +83,7 @@ def problem(spec: JobSpec, facts: Facts) -> Problem:
         c.smoothness,
         rowwise=c.rowwise,
         weak=c.weak,
+        usual_slope=loss.usual_slope(facts.label),
         spread=c.spread,
     )
 

@@ -11,8 +11,8 @@ from service.planning.losses import Loss
 from service.planning.price import AccountTerms
 from service.planning.regularisers import Regulariser
 from service.planning.regularisers.none import NoRegulariser
-from service.planning.sets import FeasibleSet
-from service.planning.sets.l2_ball import L2Ball
+from service.planning.sets import AskedSet
+from service.planning.sets.default import DefaultSet
 
 
 class Facts(Public):
@@ -118,8 +118,10 @@ class JobSpec(Public):
     model: Annotated[ModelKind, BeforeValidator(_shorthand)] = Field(
         default=LinearModel(), description="What a row's margin is; linear by default."
     )
-    set: Annotated[FeasibleSet, BeforeValidator(_ball_unless_named)] = Field(
-        default=L2Ball(), description='A set with its parameters; a bare name such as "all" works.'
+    set: Annotated[AskedSet, BeforeValidator(_ball_unless_named)] = Field(
+        default=DefaultSet(),
+        description='A set with its parameters; a bare name such as "all" works. By default the one '
+        "that the algorithm does best with.",
     )
     ridge: float = Field(
         default=0.0, ge=0, le=1e9, description="lambda: adds (lambda/2)||w||^2, intercept included."
@@ -149,5 +151,23 @@ class StepsAndClip(Public):
         ge=1e-9,
         le=1e9,
         description="Bound on one record's gradient norm. Defaults to the loss's Lipschitz "
-        "constant; required where a column is unbounded, or a label whose loss has no slope bound.",
+        "constant, or a usual slope for the squared loss; required where a column is unbounded, or a "
+        "label whose loss has no slope bound.",
+    )
+
+
+class ClipOrPrivate(StepsAndClip):
+    """The same, with a clip that may be chosen from the data."""
+
+    clip: Annotated[float, Field(ge=1e-9, le=1e9)] | Literal["private"] | None = Field(  # type: ignore[assignment]
+        default=None,
+        description='Bound on one record\'s gradient norm; "private" chooses it from the data for a '
+        "share of the budget. Defaults to the loss's Lipschitz constant, or a usual slope for the "
+        'squared loss; and to "private" where gradients have no bound.',
+    )
+    clip_share: float = Field(
+        default=0.1, ge=0.001, le=0.9, description="Of the budget, for a private clip."
+    )
+    clip_quantile: float | None = Field(
+        default=None, gt=0, lt=1, description="Of the gradients' lengths, for a private clip."
     )

@@ -6,7 +6,13 @@ from numpy.typing import NDArray
 from service.planning.algorithms.accelerated_sgd import AcceleratedSgdSchedule
 from service.planning.plan import Plan
 from workers.data import Data
-from workers.optimizers.acceleration import ac_sa, mean_gradient
+from workers.optimizers.acceleration import (
+    ac_sa,
+    at_clip,
+    mean_gradient,
+    squared_metric,
+    stage_clip,
+)
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
@@ -16,7 +22,10 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, feasible = plan.schedule, plan.spec.set
     assert isinstance(schedule, AcceleratedSgdSchedule)
     w = feasible.project(np.zeros(plan.dimension))
+    clip, ridge = stage_clip(plan, data), plan.spec.ridge
+    longer = squared_metric(plan, schedule.intercept)
     gradient = mean_gradient(data, progress, schedule.batch, 0, plan.facts.rows)
     for stage in schedule.stages:
-        w = ac_sa(gradient, w, stage, schedule.smoothness, feasible, ridge=plan.spec.ridge)
+        of_clip = at_clip(stage, clip, ridge)
+        w = ac_sa(gradient, w, of_clip, schedule.smoothness, feasible, ridge=ridge, longer=longer)
     return w

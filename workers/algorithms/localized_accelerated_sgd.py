@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from service.planning.algorithms.localized_accelerated_sgd import LocalizedAcceleratedSgdSchedule
 from service.planning.plan import Plan
 from workers.data import Data
-from workers.optimizers.acceleration import ac_sa, mean_gradient
+from workers.optimizers.acceleration import ac_sa, at_clip, mean_gradient, stage_clip
 from workers.progress import Progress
 
 
@@ -14,18 +14,19 @@ def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule, feasible = plan.schedule, plan.spec.set
     assert isinstance(schedule, LocalizedAcceleratedSgdSchedule)
     w = feasible.project(np.zeros(plan.dimension))
+    clip, ridge = stage_clip(plan, data), plan.spec.ridge
     for phase in schedule.phases:
         gradient = mean_gradient(data, progress, phase.batch, phase.start, phase.stop)
-        centre = w
+        centre, pull = w, phase.pull * (clip or 1.0)
         for stage in phase.stages:
             w = ac_sa(
                 gradient,
                 w,
-                stage,
+                at_clip(stage, clip, ridge + pull),
                 schedule.smoothness,
                 feasible,
-                ridge=plan.spec.ridge,
-                pull=phase.pull,
+                ridge=ridge,
+                pull=pull,
                 centre=centre,
             )
     return w

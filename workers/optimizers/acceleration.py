@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.plan import Plan
 from service.planning.sets import FeasibleSet
 from service.planning.shared.acceleration import Stage
 from workers.data import Data
@@ -29,6 +30,30 @@ def mean_gradient(
     return gradient
 
 
+def squared_metric(plan: Plan, factor: float | None) -> Floats | float:
+    """By how much further a step moves each weight: an intercept by the factor's square."""
+    if factor is None:
+        return 1.0
+    longer = np.ones(plan.dimension)
+    longer[:: plan.facts.columns] = factor**2
+    return longer
+
+
+def stage_clip(plan: Plan, data: Data) -> float | None:
+    """What a chosen clip multiplies dampings and pulls by: nothing, where weights are in proportion to
+    labels and so to the clip; None where no clip is chosen."""
+    clip = data.settle_clip()
+    if plan.private_clip is None:
+        return None
+    return 1.0 if plan.facts.label == "unbounded" else clip
+
+
+def at_clip(stage: Stage, clip: float | None, mu: float) -> Stage:
+    if clip is None:
+        return stage
+    return Stage(steps=stage.steps, damping=max(2 * mu, stage.damping * clip))
+
+
 def ac_sa(
     gradient: Callable[[Floats], Floats],
     start: Floats,
@@ -39,13 +64,16 @@ def ac_sa(
     ridge: float,
     pull: float = 0.0,
     centre: Floats | float = 0.0,
+    longer: Floats | float = 1.0,
 ) -> Floats:
-    """One stage on f(w) + (ridge/2)||w||^2 + (pull/2)||w - centre||^2; `gradient` is that of f."""
+    """One stage on f(w) + (ridge/2)||w||^2 + (pull/2)||w - centre||^2; `gradient` is that of f. Where
+    no set projects, distances are of w over the root of `longer`, weight by weight."""
     w, mean, mu = start, start, ridge + pull
     for t in range(1, stage.steps + 1):
         a = 2 / (t + 1)
         c = 2 * (2 * smoothness + stage.damping) / (t * (t + 1)) + mu * (t - 1) / (t + 1)
         g = gradient((1 - a) * mean + a * w)
-        w = feasible.project((c * w + a * (pull * centre - g)) / (c + a * mu))
+        step = a * longer
+        w = feasible.project((c * w + step * (pull * centre - g)) / (c + step * mu))
         mean = (1 - a) * mean + a * w
     return mean

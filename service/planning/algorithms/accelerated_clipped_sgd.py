@@ -48,6 +48,7 @@ from service.planning.shared.heavy_tails import (
     steps_and_batch,
     tails,
 )
+from service.planning.shared.reach import within
 from service.planning.spec import Facts, JobSpec
 
 NAME = "accelerated-clipped-sgd"
@@ -69,7 +70,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     known = tails(NAME, parameters, p, facts)
     n, d, r, mu = p.n, p.d, known.r, spec.ridge
-    D = start_distance(p, r, mu)
+    D = start_distance(within(spec, facts, goal, p), r, mu)
     curved, share = p.beta * D / r, 1 / (5 - 1 / known.k)  # k/(5k - 1)
     private = curved ** (2 * share) * (sqrt(2 * goal.rho / d) * n) ** (2 * share * known.power)
     wanted = ceil(min(private, sqrt(curved) * n**0.25))

@@ -39,8 +39,16 @@ from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
 from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.problem import problem
-from service.planning.shared.acceleration import STEPS, Smoother, Stage, staged, start_distance
-from service.planning.shared.clip import clip_bound
+from service.planning.shared.acceleration import (
+    STEPS,
+    Smoother,
+    Stage,
+    per_clip,
+    staged,
+    start_distance,
+)
+from service.planning.shared.clip import clipping, typical_length
+from service.planning.shared.reach import Metric, within
 from service.planning.shared.subsampling import (
     Batches,
     Candidate,
@@ -65,6 +73,7 @@ class AcceleratedSgdSchedule(Schedule):
     batch: PositiveInt
     smoothness: PositiveFloat
     stages: tuple[Stage, ...] = Field(min_length=1)
+    intercept: PositiveFloat | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @property
     def steps(self) -> int:
@@ -75,37 +84,45 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, mu = p.n, p.d, spec.ridge
     asked = parameters.batch_of(n)
-    clip = clip_bound(parameters, p, facts)
-    C = clip * (p.X2 if p.rowwise else 1.0)
-    D = start_distance(p, C, mu)
-    plain = calibrate(goal, facts, p, clip, times=1)
-    smooth = Smoother.of(p, spec, facts)
+    clip = clipping(parameters, p, facts, goal)
+    goal, metric = clip.goal, Metric.of(spec, facts, p)
+    C, wide = typical_length(clip, facts), metric.wide(d)
+    D = start_distance(within(spec, facts, goal, p), C, mu)
+    plain = calibrate(goal, facts, p, clip.bound, times=1)
+    smooth = Smoother.of(p, spec, facts).steeper(metric.steeper)
     candidates = []
     for steps in steps_to_try(parameters.steps, asked, n):
         batch = asked
         if batch is None:
-            batch = n >> best_halvings(goal, plain, d, C, n, steps)
+            batch = n >> best_halvings(goal, plain, wide, clip.C, n, steps)
         noise = noise_variance(goal, plain, batch, n, steps)
-        V = d * noise / batch**2 + drawing_variance(C, batch, n)
+        V = wide * noise * (C / clip.C) ** 2 / batch**2 + drawing_variance(C, batch, n)
         for beta in smooth.choices(steps, D, mu):
             error, _ = staged(steps, beta, mu, D, V)
             candidates.append(Candidate(error + smooth.bias(beta), steps, batch, beta))
     best = quickest(candidates)
     steps, batch, beta = best.steps, best.batch, best.smoothness
 
-    lattice = calibrate_sampled(goal, facts, p, clip, batch, n, steps)
-    V = d * lattice.variance / batch**2 + drawing_variance(C, batch, n)
+    lattice = calibrate_sampled(goal, facts, p, clip.bound, batch, n, steps)
+    V = wide * lattice.variance * (C / clip.C) ** 2 / batch**2 + drawing_variance(C, batch, n)
     error, stages = staged(steps, beta, mu, D, V)
+    if clip.choice is not None:
+        stages = per_clip(stages, C, facts)
     # KLL Theorem 3.1 with its constant c2 = 1, per mean
     paper = C * sqrt(steps * -log(goal.delta)) / (goal.epsilon * n) if goal.delta > 0 else 0.0
     return Draft(
         dimension=p.d,
         smoothing=smooth.smoothing(beta),
-        schedule=AcceleratedSgdSchedule(batch=batch, smoothness=rounded(beta), stages=stages),
+        schedule=AcceleratedSgdSchedule(
+            batch=batch, smoothness=rounded(beta), stages=stages, intercept=metric.stored
+        ),
         lattice=lattice,
-        release=sampled(lattice.release(), batch, n, steps),
+        private_clip=clip.choice,
+        release=clip.paid(sampled(lattice.release(), batch, n, steps)),
         prediction=Prediction(
-            theorem="AC-SA with known variance (Ghadimi and Lan 2012) and KLL Lemma 4.7, as bounds",
+            theorem=clip.describe(
+                "AC-SA with known variance (Ghadimi and Lan 2012) and KLL Lemma 4.7, as bounds"
+            ),
             excess_risk=rounded(error + smooth.bias(beta)),
             noise_squared=rounded(steps * d * lattice.variance),
             paper_noise=rounded(paper),
@@ -129,7 +146,7 @@ ALGORITHM = Algorithm(
     theorem="4.9 and 4.11",
     problem="convex losses, smooth or not, over any set with a projection",
     cost="one noisy sum over a random batch per step, amplified by sampling; costs add",
-    needs=Needs(sets=WITH_A_PROJECTION),
+    needs=Needs(sets=WITH_A_PROJECTION, best_over_all=True),
     parameters=Parameters,
     schedule=AcceleratedSgdSchedule,
     plan=plan,

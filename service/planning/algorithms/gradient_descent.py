@@ -30,10 +30,10 @@ and the average are post-processing.
 """
 
 from dataclasses import replace
-from math import ceil, isfinite, log, sqrt
+from math import ceil, log, sqrt
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning import papers
@@ -42,7 +42,8 @@ from service.planning.draft import Draft, Moreau, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
 from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.problem import Problem, problem
-from service.planning.shared.clip import clip_bound
+from service.planning.shared.clip import Clipping, clipping, typical_length
+from service.planning.shared.reach import Metric, within
 from service.planning.shared.subsampling import (
     Batches,
     calibrate_sampled,
@@ -54,6 +55,7 @@ from service.planning.spec import Facts, JobSpec
 
 NAME = "gradient-descent"
 SMOOTHNESS_MAX = 1e12  # beyond it an envelope is the loss itself, to a float's eye
+STEPS_MIN = 2
 NETWORK_STEPS = 200
 NETWORK_BATCH, NETWORK_HALVINGS = 1000, 5
 NETWORK_NOISE = 4.0  # variance of a batch's mean noise over that of all rows', at most
@@ -69,6 +71,8 @@ class GradientDescentSchedule(Schedule):
     step_size: float
     averaged: PositiveInt
     batch: PositiveInt | None = None
+    intercept: PositiveFloat | None = Field(default=None, exclude_if=lambda value: value is None)
+    step_per_clip: bool | None = Field(default=None, exclude_if=lambda value: value is None)
 
     def step_from_zero(self, rows: int) -> float:
         """How far one unit of a noisy sum moves a weight that is 0."""
@@ -85,31 +89,35 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     if spec.model.kind != "linear":
         return _network(spec, facts, parameters, p, goal)
-    n, d, W = p.n, p.d, reach(p, facts)
-    clip, batch = clip_bound(parameters, p, facts), parameters.batch_of(n) or n
-    L = clip * (p.X2 if p.rowwise else 1.0)
+    clip, batch = clipping(parameters, p, facts, goal), parameters.batch_of(p.n) or p.n
+    goal, metric, n = clip.goal, Metric.of(spec, facts, p), p.n
+    W, wide, L = reach(spec, facts, goal, p), metric.wide(p.d), typical_length(clip, facts)
+    X2 = sqrt(metric.steeper) * (p.X2 if p.rowwise else 1.0)  # of a row, in that metric
     if p.is_smooth:
-        balanced = p.beta * W * n * sqrt(goal.rho / (2 * d)) / L
+        balanced = p.smoothness * X2**2 * W * n * sqrt(goal.rho / (2 * wide)) / L
     else:
-        balanced = goal.rho * n**2 / (2 * d)
-    steps = parameters.steps or min(500, max(10, ceil(balanced)))
+        balanced = goal.rho * n**2 / (2 * wide)
+    steps = parameters.steps or min(500, max(STEPS_MIN, ceil(balanced)))
+    short = min(1.0, balanced / STEPS_MIN)  # where even few steps would go too far for the noise
     smoothing, bias = None, 0.0
     if not p.is_smooth:
-        smoothness = p.lipschitz * sqrt(steps / 2) / (W * (p.X2 if p.rowwise else 1.0))
-        smoothness = min(smoothness, SMOOTHNESS_MAX)
+        smoothness = min(p.lipschitz * sqrt(steps / 2) / (W * X2), SMOOTHNESS_MAX)
         p, smoothing = replace(p, smoothness=smoothness), Moreau(smoothness=smoothness)
         bias = p.lipschitz**2 / (2 * smoothness)
 
-    lattice = calibrate_sampled(goal, facts, p, clip, batch, n, steps)
-    variance = d * lattice.variance / batch**2 + drawing_variance(L, batch, n)
+    beta = p.smoothness * X2**2
+    lattice = calibrate_sampled(goal, facts, p, clip.bound, batch, n, steps)
+    noise = wide * lattice.variance * (L / clip.C) ** 2
+    variance = noise / batch**2 + drawing_variance(L, batch, n)
     schedule = GradientDescentSchedule(
         steps=steps,
-        step_size=parameters.step_size or 1 / (p.beta + spec.ridge),
+        step_size=parameters.step_size or short / (beta + spec.ridge * metric.factor**2),
         averaged=(steps + 1) // 2,
         batch=batch,
+        intercept=metric.stored,
     )
     theorem = "smooth projected descent with noise: beta W^2/T + d sigma^2/beta"
-    risk = p.beta * W**2 / steps + variance / p.beta + bias
+    risk = beta * W**2 / steps + variance / beta + bias
     return _assembled(
         spec,
         facts,
@@ -117,7 +125,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         p,
         schedule,
         lattice,
-        L=L,
+        L=clip.C,
+        clip=clip,
         theorem=theorem,
         risk=risk,
         smoothing=smoothing,
@@ -127,19 +136,22 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
 def _network(
     spec: JobSpec, facts: Facts, parameters: Parameters, p: Problem, goal: Target
 ) -> Draft:
-    clip = clip_bound(parameters, p, facts)
-    L, steps = clip * p.X2, parameters.steps or NETWORK_STEPS
-    batch = parameters.batch_of(p.n) or _network_batch(facts, p, goal, clip, steps)
-    lattice = calibrate_sampled(goal, facts, p, clip, batch, p.n, steps)
+    clip = clipping(parameters, p, facts, goal)
+    goal, L, steps = clip.goal, clip.C, parameters.steps or NETWORK_STEPS
+    batch = parameters.batch_of(p.n) or _network_batch(facts, p, goal, clip.bound, steps)
+    lattice = calibrate_sampled(goal, facts, p, clip.bound, batch, p.n, steps)
     schedule = GradientDescentSchedule(
         steps=steps,
         step_size=parameters.step_size or NETWORK_STEP / L,
         averaged=(steps + 9) // 10,
         batch=batch,
+        step_per_clip=(clip.choice is not None and parameters.step_size is None) or None,
     )
     theorem = "none for a network; the bound on a gradient, and its noise"
     risk = L + sqrt(p.d * lattice.variance) / batch
-    return _assembled(spec, facts, goal, p, schedule, lattice, L=L, theorem=theorem, risk=risk)
+    return _assembled(
+        spec, facts, goal, p, schedule, lattice, L=L, clip=clip, theorem=theorem, risk=risk
+    )
 
 
 def _network_batch(facts: Facts, p: Problem, goal: Target, clip: float, steps: int) -> int:
@@ -166,20 +178,22 @@ def _assembled(
     lattice: SumLattice,
     *,
     L: float,
+    clip: Clipping,
     theorem: str,
     risk: float,
     smoothing: Moreau | None = None,
 ) -> Draft:
-    _require_steps_that_stay(spec, schedule.step_size)
+    _require_steps_that_stay(spec, schedule)
     steps, batch = schedule.steps, schedule.batch or p.n
     return Draft(
         dimension=p.d,
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
-        release=sampled(lattice.release(), batch, p.n, steps),
+        private_clip=clip.choice,
+        release=clip.paid(sampled(lattice.release(), batch, p.n, steps)),
         prediction=Prediction(
-            theorem=theorem,
+            theorem=clip.describe(theorem),
             excess_risk=rounded(risk),
             noise_squared=rounded(steps * p.d * lattice.variance),
             paper_noise=_paper_noise(L, steps, goal, p.n),
@@ -189,13 +203,14 @@ def _assembled(
     )
 
 
-def _require_steps_that_stay(spec: JobSpec, step_size: float) -> None:
-    """A step takes w to (1 - step_size ridge) w and something bounded: where that factor is below -1
+def _require_steps_that_stay(spec: JobSpec, schedule: GradientDescentSchedule) -> None:
+    """A step takes w to (1 - step_size ridge) w (its intercept to less) and something bounded: where that factor is below -1
     and no set holds w, it would soon leave the floats, and the job would fail after its charge."""
-    if not spec.set.bounded and step_size * spec.ridge > 2:
+    step, longer = schedule.step_size, (schedule.intercept or 1.0) ** 2
+    if not spec.set.bounded and step * spec.ridge * longer > 2:
         raise PlanRefused(
-            f"over all of R^d steps of {step_size:g} diverge with ridge {spec.ridge:g}; set "
-            f"parameters.step_size to {1 / spec.ridge:g}, or use the set l2_ball."
+            f"over all of R^d steps of {step:g} diverge with ridge {spec.ridge:g}; set "
+            f"parameters.step_size to {1 / (spec.ridge * longer):g}, or use the set l2_ball."
         )
 
 
@@ -206,12 +221,12 @@ def _paper_noise(L: float, steps: int, goal: Target, n: int) -> float:
     return rounded(L * sqrt(steps * -log(goal.delta)) / (goal.epsilon * n))
 
 
-def reach(p: Problem, facts: Facts) -> float:
-    """How far from 0 the schedule expects the minimiser: within the set, or 10; and a centre of the
-    rows is no longer than they are."""
+def reach(spec: JobSpec, facts: Facts, goal: Target, p: Problem) -> float:
+    """How far from 0 the schedule expects the minimiser: within the set, or as reach.py says; and a
+    centre of the rows is no longer than they are."""
     if not p.rowwise and facts.l2 is not None:
         return min(p.W, facts.l2)
-    return p.W if isfinite(p.W) else 10.0
+    return within(spec, facts, goal, p)
 
 
 ALGORITHM = Algorithm(
@@ -223,7 +238,7 @@ ALGORITHM = Algorithm(
     problem="convex losses over any set with a projection, and ReLU networks (without a "
     "theorem); rows may be unbounded",
     cost="one noisy sum per step, over all rows or over a random batch; costs add",
-    needs=Needs(sets=WITH_A_PROJECTION, models=("linear", "relu_network")),
+    needs=Needs(sets=WITH_A_PROJECTION, models=("linear", "relu_network"), best_over_all=True),
     parameters=Parameters,
     schedule=GradientDescentSchedule,
     plan=plan,

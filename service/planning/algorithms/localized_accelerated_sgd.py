@@ -48,9 +48,17 @@ from service.planning.lattice import calibrate, target
 from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.problem import problem
 from service.planning.releases import Disjoint
-from service.planning.shared.acceleration import STEPS, Smoother, Stage, staged, start_distance
-from service.planning.shared.clip import clip_bound
+from service.planning.shared.acceleration import (
+    STEPS,
+    Smoother,
+    Stage,
+    per_clip,
+    staged,
+    start_distance,
+)
+from service.planning.shared.clip import clipping, typical_length
 from service.planning.shared.phases import layout
+from service.planning.shared.reach import Metric, within
 from service.planning.shared.subsampling import (
     Candidate,
     best_halvings,
@@ -61,7 +69,7 @@ from service.planning.shared.subsampling import (
     quickest,
     sampled,
 )
-from service.planning.spec import Facts, JobSpec, StepsAndClip
+from service.planning.spec import ClipOrPrivate, Facts, JobSpec
 
 NAME = "localized-accelerated-sgd"
 
@@ -88,7 +96,7 @@ class LocalizedAcceleratedSgdSchedule(Schedule):
         return sum(stage.steps for phase in self.phases for stage in phase.stages)
 
 
-class Parameters(StepsAndClip):
+class Parameters(ClipOrPrivate):
     halvings: int | None = Field(
         default=None,
         ge=0,
@@ -105,11 +113,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             f"{parameters.halvings} halvings leave no row of {n}; "
             f"set parameters.halvings to at most {n.bit_length() - 1}."
         )
-    clip = clip_bound(parameters, p, facts)
-    G = clip * (p.X2 if p.rowwise else 1.0)
-    D = start_distance(p, G, spec.ridge)
-    plain = calibrate(goal, facts, p, clip, times=1)
-    smooth = Smoother.of(p, spec, facts)
+    clip = clipping(parameters, p, facts, goal)
+    goal, G = clip.goal, typical_length(clip, facts)
+    worth = G / clip.C  # of what is planned for a clip of 1
+    D = start_distance(within(spec, facts, goal, p), G, spec.ridge)
+    plain = calibrate(goal, facts, p, clip.bound, times=1)
+    smooth = Smoother.of(p, spec, facts).steeper(Metric.of(spec, facts, p, longer=False).steeper)
     wanted = 1 + max(0, ceil(log2(d / goal.rho) / 4))
 
     def total(
@@ -136,11 +145,11 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     for steps in tried:
         halvings = asked
         if halvings is None:
-            halvings = best_halvings(goal, plain, d, G, -(-n // 2), steps)
+            halvings = best_halvings(goal, plain, d, clip.C, -(-n // 2), steps)
         rows = layout(n, wanted, halvings)
         if found and len(rows) < len(layout(n, wanted, 0)):
             continue  # batches so small that they leave no rows for the last phases
-        variance = d * noise_variance(goal, plain, 1, 2**halvings, steps)
+        variance = d * worth**2 * noise_variance(goal, plain, 1, 2**halvings, steps)
         batch, population = rows[0]
         V = variance / batch**2 + drawing_variance(G, batch, population)
         first = sqrt(8 * G**2 / population + 32 * V / steps) / D
@@ -151,11 +160,13 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     steps, halvings, beta, first = best.steps, best.halvings, best.smoothness, best.pull
 
     rows = layout(n, wanted, halvings)
-    lattice = calibrate_sampled(goal, facts, p, clip, 1, 2**halvings, steps)
-    error, solved = total(rows, steps, d * lattice.variance, beta, first)
+    lattice = calibrate_sampled(goal, facts, p, clip.bound, 1, 2**halvings, steps)
+    error, solved = total(rows, steps, d * worth**2 * lattice.variance, beta, first)
     phases, start = [], 0
     for (batch, population), (pull, stages) in zip(rows, solved, strict=True):
         stop = start + population
+        if clip.choice is not None and facts.label != "unbounded":
+            pull, stages = pull / G, per_clip(stages, G, facts)
         phases.append(Phase(start=start, stop=stop, batch=batch, pull=rounded(pull), stages=stages))
         start = stop
     # KLL Theorem 3.1 per mean of the first phase, with its constant c2 = 1 and half the budget
@@ -167,9 +178,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         smoothing=smooth.smoothing(beta),
         schedule=LocalizedAcceleratedSgdSchedule(smoothness=rounded(beta), phases=tuple(phases)),
         lattice=lattice,
-        release=Disjoint(parts=tuple(sampled(lattice.release(), *phase, steps) for phase in rows)),
+        private_clip=clip.choice,
+        release=clip.paid(
+            Disjoint(parts=tuple(sampled(lattice.release(), *phase, steps) for phase in rows))
+        ),
         prediction=Prediction(
-            theorem="KLL Theorem 5.1, as the sum of its terms",
+            theorem=clip.describe("KLL Theorem 5.1, as the sum of its terms"),
             excess_risk=rounded(error),
             noise_squared=rounded(len(rows) * steps * d * lattice.variance),
             paper_noise=rounded(paper),

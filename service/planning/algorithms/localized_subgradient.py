@@ -65,6 +65,7 @@ from service.planning.shared.heavy_tails import (
     tails,
 )
 from service.planning.shared.phases import PHASES_MAX, layout
+from service.planning.shared.reach import within
 from service.planning.shared.subsampling import calibrate_sampled, sampled
 from service.planning.spec import Facts, JobSpec
 
@@ -138,7 +139,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             return calibrate(budget, facts, p, bound, times=steps)
         return calibrate_sampled(budget, facts, p, bound, 1, 2**halvings, steps)
 
-    D = distance = start_distance(p, r, spec.ridge)
+    D = distance = start_distance(within(spec, facts, goal, p), r, spec.ridge)
     phases: list[SubgradientPhase] = []
     start = 0
     for total in _rounds(n, halvings, spec.ridge):

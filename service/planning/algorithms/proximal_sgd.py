@@ -50,6 +50,7 @@ from service.planning.shared.heavy_tails import (
     steps_and_batch,
     tails,
 )
+from service.planning.shared.reach import within
 from service.planning.spec import Facts, JobSpec
 
 NAME = "proximal-sgd"
@@ -88,7 +89,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     known = tails(NAME, parameters, p, facts)
     n, d, r, rho = p.n, p.d, known.r, goal.rho
     mu, beta = max(mu, RIDGE_MIN), p.beta + smooth
-    D = start_distance(p, r, spec.ridge)
+    D = start_distance(within(spec, facts, goal, p), r, spec.ridge)
 
     def squared_error(steps: float) -> float:
         """B^2 + Sigma^2."""

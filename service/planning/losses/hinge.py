@@ -1,6 +1,6 @@
 """Slope -y for y m < 1, and 0 beyond: a corner."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from service.planning.loss import SHARP, Classifier, Scalar
 
@@ -9,6 +9,7 @@ class Hinge(Classifier):
     """max(0, 1 - y <w, x>), for a binary label."""
 
     kind: Literal["hinge"] = "hinge"
+    usual_margin: ClassVar[float] = 2.0
 
     def scalar(self) -> Scalar:
         return Scalar("margin", SHARP, straight=True)

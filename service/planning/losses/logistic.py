@@ -1,7 +1,7 @@
 """Slope -y/(1 + exp(y m)): |slope| <= 1, curvature s (1 - s) <= 1/4 for s = 1/(1 + exp(y m))."""
 
 from math import log
-from typing import Literal
+from typing import ClassVar, Literal
 
 from service.planning.loss import Classifier, Scalar
 
@@ -10,6 +10,7 @@ class Logistic(Classifier):
     """log(1 + exp(-y <w, x>)), for a binary label."""
 
     kind: Literal["logistic"] = "logistic"
+    usual_margin: ClassVar[float] = 3.0
 
     def scalar(self) -> Scalar:
         return Scalar("margin", 0.25)

@@ -2,7 +2,7 @@
 (1 - 2s) s (1 - s) is within +-1/(6 sqrt 3)."""
 
 from math import sqrt
-from typing import Literal
+from typing import ClassVar, Literal
 
 from service.planning.loss import Classifier, Scalar
 
@@ -11,6 +11,7 @@ class Sigmoid(Classifier):
     """1/(1 + exp(y <w, x>)), a smooth count of errors, for a binary label. Not convex."""
 
     kind: Literal["sigmoid"] = "sigmoid"
+    usual_margin: ClassVar[float] = 3.0
 
     def scalar(self) -> Scalar:
         most = 1 / (6 * sqrt(3))

@@ -12,6 +12,7 @@ class Softmax(BaseLoss):
     """Multinomial logistic loss, one vector of weights per class, for a categorical label."""
 
     kind: Literal["softmax"] = "softmax"
+    usual_margin: ClassVar[float] = 3.0
     labels: ClassVar[frozenset[str]] = frozenset({"categorical"})
 
     @property

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from service.planning.feasible import BaseSet
 from service.planning.kinds import classes, union
+from service.planning.sets.default import DefaultSet
 
 SETS: tuple[type[BaseSet], ...] = classes(
     __name__,
@@ -19,5 +20,7 @@ SETS: tuple[type[BaseSet], ...] = classes(
 )
 if TYPE_CHECKING:
     FeasibleSet = BaseSet
+    AskedSet = BaseSet
 else:
     FeasibleSet = union(SETS)
+    AskedSet = union((DefaultSet, *SETS))  # as a job names it; a Plan names one of SETS

@@ -1,7 +1,7 @@
 """AC-SA: accelerated stochastic descent on a smooth loss, in stages, and how a loss becomes smooth.
 
 Problem: min over a convex set of Psi(w) = F(w) + h(w), F convex, h(w) = (mu/2) ||w||^2 with mu >= 0.
-W is the set's l2 radius (10 stands in for it where the set is all of R^d). The start is the point of
+W is the set's l2 radius, or what reach.py expects where the set is all of R^d. The start is the point of
 the set nearest to 0, so no minimiser is further than D = W from it, nor than C/mu where C bounds a
 record's gradient.
 
@@ -40,7 +40,7 @@ L^2/(2 beta).
 """
 
 from dataclasses import dataclass
-from math import isfinite, pi, sqrt
+from math import pi, sqrt
 
 from pydantic import Field, PositiveInt
 
@@ -60,9 +60,8 @@ class Stage(Part):
     damping: float = Field(ge=0)
 
 
-def start_distance(p: Problem, C: float, mu: float) -> float:
-    """A bound on how far the minimiser is from the point of the set nearest to 0."""
-    W = p.W if isfinite(p.W) else 10.0
+def start_distance(W: float, C: float, mu: float) -> float:
+    """How far the minimiser may be from the point of the set nearest to 0."""
     D = min(W, C / mu) if mu > 0 else W
     return min(max(D, _RADIUS_MIN), _RADIUS_MAX)
 
@@ -84,6 +83,12 @@ class Smoother:
         jump = p.X2 * spec.loss.scalar().jump
         return cls(None, jump**2 / (2 * pi), jump * sqrt((facts.columns + 2) / (2 * pi)))
 
+    def steeper(self, by: float) -> "Smoother":
+        """The same in a metric in which the loss is less smooth."""
+        beta = None if self.beta is None else self.beta * by
+        ball = None if self.ball is None else self.ball * by
+        return Smoother(beta, self.price * by, ball)
+
     def bias(self, beta: float) -> float:
         return self.price / beta
 
@@ -101,6 +106,15 @@ class Smoother:
         if self.ball is None:
             return Moreau(smoothness=beta)
         return Ball(radius=self.ball / beta)
+
+
+def per_clip(stages: tuple[Stage, ...], C: float, facts: Facts) -> tuple[Stage, ...]:
+    """Where the clip is chosen: the damping for a clip of 1, by which runs multiply what they are
+    given. Where labels have no bounds, weights are in proportion to them, hence to the clip, and the
+    damping is as it is whatever is chosen."""
+    if facts.label == "unbounded":
+        return stages
+    return tuple(Stage(steps=one.steps, damping=rounded(one.damping / C)) for one in stages)
 
 
 def staged(

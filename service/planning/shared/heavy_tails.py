@@ -37,33 +37,30 @@ larger of 1/z and 20 scale/n, and at most one half. `clip_quantile` overrides it
 less than 20 scales, and less than one half, is refused.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, exp, inf, log, sqrt
 from typing import Literal
 
 from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.draft import PrivateClip
-from service.planning.lattice import Target, choice_scale
+from service.planning.lattice import Target
 from service.planning.problem import Problem
-from service.planning.releases import Release, Sequence
-from service.planning.shared.clip import clip_bound
-from service.planning.spec import Facts, StepsAndClip
+from service.planning.shared.clip import Clipping, chosen_clip, clip_bound, no_clip_to_choose
+from service.planning.spec import ClipOrPrivate, Facts, StepsAndClip
 
 _CLIP_MIN, _CLIP_MAX = 1e-9, 1e9  # as for an analyst's own clip
 RIDGE_MIN = 1e-9  # below it beta/mu has no meaning, and further down no float
-_OFF = 20  # scales by which a choice practically never misses its rank
 
 
-class HeavyTails(StepsAndClip):
+class HeavyTails(ClipOrPrivate):
     """Parameters of the algorithms for heavy tails."""
 
-    clip: float | Literal["private"] | None = Field(  # type: ignore[assignment]
+    clip: float | Literal["private"] | None = Field(
         default=None,
         description='Bound on one record\'s gradient norm, from 1e-9 to 1e9; "private" chooses it '
         "from the data for a share of the budget. Defaults to what moment_bound calls for, or else "
-        "to the loss's Lipschitz constant.",
+        'to the loss\'s Lipschitz constant, and to "private" where it has none.',
     )
     moment: float = Field(default=2.0, ge=2, le=100, description="k, for moment_bound.")
     moment_bound: float | None = Field(
@@ -72,12 +69,6 @@ class HeavyTails(StepsAndClip):
         le=_CLIP_MAX,
         description="r: the k-th moment of a record's gradient norm, to the power 1/k, is at most r "
         "for every w of the set. Known from elsewhere: it is not checked, and no privacy rests on it.",
-    )
-    clip_share: float = Field(
-        default=0.1, ge=0.001, le=0.9, description="Of the budget, for a private clip."
-    )
-    clip_quantile: float | None = Field(
-        default=None, gt=0, lt=1, description="Of the gradients' lengths, for a private clip."
     )
 
 
@@ -120,15 +111,14 @@ class Tails:
 
 
 def tails(name: str, parameters: HeavyTails, p: Problem, facts: Facts) -> Tails:
-    """From the parameters; refused where nothing bounds a gradient and nothing says how to clip it."""
+    """From the parameters; a clip is chosen where nothing bounds a gradient or says how to clip it."""
     bounded = facts.l2 is not None or not p.rowwise
-    bound = p.G if bounded else inf
-    if parameters.clip == "private":
+    usual = p.usual_slope if parameters.clip is None and parameters.moment_bound is None else inf
+    bound = min(p.lipschitz, usual) * (p.X2 if p.rowwise else 1.0) if bounded else inf
+    nothing = parameters.clip is None and parameters.moment_bound is None and bound == inf
+    if parameters.clip == "private" or nothing:
         if not p.rowwise:
-            raise PlanRefused(
-                "every gradient of geometric_median has length 1, so there is no clip to choose; "
-                "leave parameters.clip out."
-            )
+            raise no_clip_to_choose()
         return Tails(1.0, inf, None, inf, private=True)
     asked = parameters.clip
     if asked is not None and not _CLIP_MIN <= asked <= _CLIP_MAX:
@@ -138,67 +128,17 @@ def tails(name: str, parameters: HeavyTails, p: Problem, facts: Facts) -> Tails:
         )
     if parameters.moment_bound is not None:
         return Tails(parameters.moment_bound, parameters.moment, asked, bound, private=False)
-    if asked is None and bound == inf:
-        raise PlanRefused(
-            "a record's gradient has no bound of its own here (unbounded columns or labels, or all "
-            'of R^d); set parameters.clip to "private" or to the gradient norm at which to clip, or '
-            "parameters.moment_bound to a bound on a moment of it."
-        )
     return Tails(min(bound, asked or inf), inf, asked, bound, private=False)
-
-
-@dataclass(frozen=True)
-class Clipping:
-    """How gradients are clipped, and what is left to pay for their sums."""
-
-    C: float  # in gradient units
-    bound: float  # as `calibrate` takes it
-    goal: Target
-    choice: PrivateClip | None
-
-    def paid(self, sums: Release) -> Release:
-        """The whole job: the choice of the clip, if any, then the sums."""
-        return sums if self.choice is None else Sequence(parts=(self.choice.release(), sums))
-
-    def describe(self, theorem: str) -> str:
-        return theorem if self.choice is None else f"{theorem}, for a chosen clip of 1"
 
 
 def clipping(
     known: Tails, parameters: HeavyTails, p: Problem, facts: Facts, goal: Target, z: float
 ) -> Clipping:
     if known.private:
-        bound = 1.0 if facts.l2 is None else 1 / facts.l2
-        choice, left = _choice(parameters, facts, goal, z)
-        return Clipping(1.0, bound, left, choice)
+        return chosen_clip(parameters, facts, goal, z)
     C = known.clip(z)
     bound = clip_bound(StepsAndClip(clip=C), p, facts)
     return Clipping(bound * (p.X2 if p.rowwise else 1.0), bound, goal, None)
-
-
-def _choice(
-    parameters: HeavyTails, facts: Facts, goal: Target, z: float
-) -> tuple[PrivateClip, Target]:
-    n = facts.rows
-    share = replace(goal, units=int(goal.units * parameters.clip_share))
-    scale = choice_scale(share, PrivateClip.SENSITIVITY, 1) if share.units > 0 else 0
-    least = min(0.5, _OFF * scale / n)
-    quantile = parameters.clip_quantile or 1 - min(0.5, max(1 / max(z, 1.0), least))
-    if quantile > 1 - least:
-        raise PlanRefused(
-            "so near the longest gradient a private clip would be too long by any factor; set "
-            f"parameters.clip_quantile to at most {int(1e6 * (1 - least)) / 1e6} here, or ask a "
-            "larger epsilon."
-        )
-    if scale > 0:
-        choice = PrivateClip(rank=min(n, round(quantile * n)), scale=scale)
-        left = replace(goal, units=goal.units - goal.cost(choice.release()))
-        if left.units > 0:
-            return choice, left
-    raise PlanRefused(
-        "privacy.epsilon is too small to pay for a private clip and for sums; ask a larger epsilon, "
-        "or set parameters.clip."
-    )
 
 
 def rows_that_drown(goal: Target, n: int, d: int, steps: float) -> float:

@@ -38,7 +38,7 @@ from service.planning.releases import (
     SampledGaussian,
     Subsample,
 )
-from service.planning.spec import Facts, StepsAndClip
+from service.planning.spec import ClipOrPrivate, Facts
 
 PASSES_MIN, PASSES_MAX = 32, 512  # gradients that a default schedule evaluates, per row:
 GRADIENTS_MAX = 2**27  # between these, so many in all
@@ -49,7 +49,7 @@ _FEW, _FAR_MORE = 512, 2.5  # steps; times the bound on the error
 _HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
 
 
-class Batches(StepsAndClip):
+class Batches(ClipOrPrivate):
     """Parameters of algorithms whose steps may each read a secret batch of the rows."""
 
     batch: PositiveInt | None = Field(
@@ -142,7 +142,9 @@ def gradients_max(rows: int) -> int:
     return min(PASSES_MAX * rows, max(PASSES_MIN * rows, GRADIENTS_MAX))
 
 
-def best_halvings(goal: Target, plain: SumLattice, d: int, G: float, rows: int, times: int) -> int:
+def best_halvings(
+    goal: Target, plain: SumLattice, d: float, G: float, rows: int, times: int
+) -> int:
     """How often to halve `rows`: first until `times` steps stay within `gradients_max`, then while
     the variance of a batch's mean stays hardly more than there; no further than saves time."""
     best, least = rows.bit_length() - 1, inf
