@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from service.planning.lattice import POINT_UNITS_MAX, PointLattice, ScoreLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.releases.metering import Prefix, Running
+from service.planning.shared.dual import PerturbedMinimumSchedule
 from service.planning.shared.prefixes import Mechanism
 from service.planning.vertices import Corners
 from workers.arrays import Array, Floats, Sum
@@ -215,6 +216,23 @@ class Data:
         The clip and the zero for a NaN keep the conversion to integers defined; a point that obeys
         its plan meets neither.
         """
+        if isinstance(self._plan.schedule, PerturbedMinimumSchedule):
+            raise WrongDataError("the Plan's point is a minimiser with a linear term")
+        return self._point(make)
+
+    @_guarded
+    def noisy_minimum(self, make: Callable[[Blocks, Floats], Floats]) -> Floats:
+        """The Plan's point, made by `make` from all rows and the linear term b of its objective, which
+        nobody else sees: given b, a replaced record moves the point's distance from the exact minimiser
+        by at most its sensitivity."""
+        schedule = self._plan.schedule
+        if not isinstance(schedule, PerturbedMinimumSchedule):
+            raise WrongDataError("the Plan's objective has no linear term")
+        units = self._gate.linear_term(schedule.term, range(self._rows.count))
+        term = units.astype(np.float64) * schedule.term_step
+        return self._point(lambda blocks: make(blocks, term))
+
+    def _point(self, make: Callable[[Blocks], Floats]) -> Floats:
         lattice = self._plan.lattice
         if not isinstance(lattice, PointLattice) or not self._points:
             raise WrongDataError("the Plan has no point, or no other one")

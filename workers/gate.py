@@ -17,8 +17,8 @@ import numpy as np
 
 from service.planning.lattice import PointLattice, SumLattice
 from service.planning.plan import Plan
-from service.planning.releases import Gaussian
-from service.planning.releases.metering import Ask, Prefix, Running
+from service.planning.releases import Gaussian, PerturbedMinimum
+from service.planning.releases.metering import Ask, LinearTerm, Prefix, Running
 from workers.arrays import Sum
 from workers.randomness import Randomness, Stream, Use
 from workers.samplers import choose, rounded_laplace, rounded_normal, sample
@@ -85,6 +85,14 @@ class Gate:
             self._refuse("scores that one record moves apart by more than their sensitivity")
         self._pay(Ask("exponential", ballot.sensitivity, scale, rows, None, running))
         return choose(self._next(), ballot.scores(ballot.exact), scale)
+
+    def linear_term(self, term: PerturbedMinimum, rows: range) -> Sum:
+        """The noise of an objective over these rows, for whoever makes its minimiser and nobody else:
+        it is let out only by that, which is what its price is for."""
+        how = LinearTerm(term.curvature, term.strong, term.sides)
+        self._pay(Ask(term.noise, term.sensitivity, term.scale, rows, None, how))
+        sampler = rounded_normal if term.noise == "gaussian" else rounded_laplace
+        return sampler(self._next(), self._shape[0], term.scale.bit_length() - 1)
 
     def drawn_batch(self, batch: int, rows: range) -> Sum:
         """Positions for the next release, drawn uniformly without replacement, and known to nobody."""

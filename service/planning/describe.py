@@ -27,6 +27,7 @@ from service.planning.releases import (
     Exponential,
     Gaussian,
     Laplace,
+    PerturbedMinimum,
     PrefixSums,
     Pure,
     Recursive,
@@ -134,6 +135,8 @@ def _walk(node: Release, context: _Context) -> Iterator[DescribedRelease]:
             yield _vector(context, "Gaussian", node.sensitivity, node.sigma)
         case Pure() | Laplace():
             yield _vector(context, "Laplace", node.sensitivity, node.scale)
+        case PerturbedMinimum():
+            yield _minimum(context, node)
         case Exponential() | Choice():
             yield _choice(context, node.sensitivity, node.scale)
         case Recursive():  # choices differ; the first says how large they are
@@ -162,7 +165,7 @@ def _sequence(node: Sequence, context: _Context) -> Iterator[DescribedRelease]:
     """Sums in sequence are on the Plan's lattice and then, of differences, on the schedule's other."""
     lattices = iter((context.lattice, getattr(context.part, "later", context.lattice)))
     for inner in node.parts:
-        chosen = isinstance(inner, Exponential | Choice)
+        chosen = isinstance(inner, Exponential | Choice | PerturbedMinimum)
         own = context if chosen else replace(context, lattice=next(lattices, context.lattice))
         yield from _walk(inner, own)
 
@@ -230,6 +233,20 @@ def _vector(
         noise=scale * step,
         norm=lattice.norm,
         unit=unit,
+    )
+
+
+def _minimum(context: _Context, node: PerturbedMinimum) -> DescribedRelease:
+    """Its noise enters through the objective, where sensitivity and scale are those of a gradient."""
+    step = context.part.term_step
+    return _described(
+        context,
+        mechanism="Gaussian" if node.noise == "gaussian" else "Laplace",
+        released="the minimiser of the objective with a random linear term",
+        sensitivity=node.sensitivity * step,
+        noise=node.scale * step,
+        norm="l2" if node.noise == "gaussian" else "l1",
+        unit="gradients",
     )
 
 

@@ -16,3 +16,7 @@ LR_HT = (
 LR_OP = (
     "Lowy, Razaviyayn: Output perturbation for differentially private convex optimization (2021)"
 )
+OBJECTIVE = (
+    "Kifer, Smith, Thakurta: Private convex empirical risk minimization and high-dimensional "
+    "regression (2012)"
+)

@@ -24,6 +24,7 @@ MODULES = (
     "stationarity_certificate",
     "tilted_output_perturbation",
     "adversarial_output_perturbation",
+    "objective_perturbation",
 )
 ALGORITHMS: dict[str, Algorithm] = {
     module: import_module(f"service.planning.algorithms.{module}").ALGORITHM for module in MODULES

@@ -33,6 +33,7 @@ from service.planning.divergences import mu_squared_of_pure, randomised_response
 from service.planning.releases import metering
 from service.planning.releases.base import ReleaseBase
 from service.planning.releases.metering import Meter
+from service.planning.releases.objective import PerturbedMinimum
 from service.planning.releases.running import LaplacePrefixes, Leaf, Prefixes, PrefixSums, Recursive
 from service.planning.releases.single import (
     Choice,
@@ -51,6 +52,7 @@ __all__ = [
     "Laplace",
     "LaplacePrefixes",
     "Leaf",
+    "PerturbedMinimum",
     "PrefixSums",
     "Prefixes",
     "Pure",
@@ -218,7 +220,8 @@ Release = Annotated[
     | LaplacePrefixes
     | Subsample
     | SampledGaussian
-    | Recursive,
+    | Recursive
+    | PerturbedMinimum,
     Field(discriminator="kind"),
 ]
 for _model in (Sequence, Repeat, Disjoint, Subsample):

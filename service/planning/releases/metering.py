@@ -62,6 +62,16 @@ class Running:
 
 
 @dataclass(frozen=True)
+class LinearTerm:
+    """That a vector is not let out: it is the linear term of the objective whose minimiser a point is
+    computed to be, and its price rests on how curved and how strongly convex that is."""
+
+    curvature: int
+    strong: int
+    sides: int
+
+
+@dataclass(frozen=True)
 class Ask:
     """One vector or choice that a run wants to let out."""
 
@@ -72,11 +82,11 @@ class Ask:
     scale: int
     rows: range  # all that it depends on, given what was let out before
     batch: int | None = None  # so many of them, drawn uniformly, fresh and secret
-    how: Prefix | Running | None = None
+    how: Prefix | Running | LinearTerm | None = None
 
     def __post_init__(self) -> None:
         _require_range(self.rows)
-        if self.how is not None and not (
+        if isinstance(self.how, Prefix | Running) and not (
             self.rows.start <= self.how.fresh.start and self.how.fresh.stop <= self.rows.stop
         ):
             raise ValueError("the newest rows are among those that a release depends on")
@@ -84,6 +94,8 @@ class Ask:
     def __str__(self) -> str:
         drawn = "" if self.batch is None else f"{self.batch} drawn from "
         how = "" if self.how is None else f", as a {type(self.how).__name__.lower()} sum"
+        if isinstance(self.how, LinearTerm):
+            how = f", as a linear term, by {self.how.curvature}/{self.how.strong}"
         return (
             f"{self.mechanism} noise of scale {self.scale} for a sensitivity of {self.sensitivity}"
             f" over {drawn}the rows {self.rows.start} to {self.rows.stop}{how}"
@@ -111,12 +123,14 @@ class Metered(Protocol):
 
 @dataclass
 class Single:
-    """One vector or choice, over any rows; `drawn` is (batch, population) if it is over a batch."""
+    """One vector or choice, over any rows; `drawn` is (batch, population) if it is over a batch, `how`
+    is there if it is a linear term."""
 
     mechanism: Mechanism
     sensitivity: int
     scale: int
     drawn: tuple[int, int] | None = None
+    how: LinearTerm | None = None
     spent: bool = False
 
     def spend(self, ask: Ask) -> bool:
@@ -127,7 +141,7 @@ class Single:
             self.sensitivity,
             self.scale,
             self.drawn,
-            None,
+            self.how,
         ):
             return False
         self.spent = True
@@ -140,6 +154,7 @@ class Single:
         return (
             f"{self.mechanism} noise of scale {self.scale} for a sensitivity of {self.sensitivity}"
             + over
+            + ("" if self.how is None else " in a linear term")
         )
 
 
