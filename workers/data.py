@@ -9,13 +9,18 @@ object, but an `Answers` (transcript.py), which has the same methods and no rows
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel
 
-from service.planning.lattice import POINT_UNITS_MAX, PointLattice, ScoreLattice, SumLattice
+from service.planning.lattice import (
+    POINT_UNITS_MAX,
+    MomentLattice,
+    PointLattice,
+    ScoreLattice,
+    SumLattice,
+)
 from service.planning.plan import Plan
 from service.planning.releases.metering import Prefix, Running
 from service.planning.shared.prefixes import Mechanism
@@ -23,11 +28,12 @@ from service.planning.vertices import Corners
 from workers.arrays import Array, Floats, Sum
 from workers.clip import CLIPS, clip_ballot
 from workers.gate import Ballot, Gate
+from workers.moments import matrix, require_consistent, weighted_moments
 from workers.prefixes import Root, Tree, prefixes
 from workers.randomness import Randomness, Stream, Use
 from workers.rows import Rows, WrongDataError
 from workers.running import Exact, carry, nothing
-from workers.sums import Sums
+from workers.sums import Sums, lattices_of
 from workers.vertices import VertexScores
 
 T = TypeVar("T")
@@ -100,7 +106,7 @@ class Data:
         self._running: Exact = nothing(plan.dimension)
         self._series, self._number, self._hull = 0, 0, range(0)  # of the sums that are carried on
         self._points = list(plan.schedule.released_points(plan.facts.rows))
-        if not isinstance(plan.lattice, PointLattice):
+        if isinstance(plan.lattice, SumLattice | ScoreLattice):
             self._sums = self._on(plan.lattice)
         if isinstance(plan.lattice, ScoreLattice):
             self._vertices = VertexScores(plan, plan.lattice.derivative_units)
@@ -124,6 +130,17 @@ class Data:
             self._clip = float(CLIPS[chosen])
             self.use(self._lattices[0])
         return self._clip or 1.0
+
+    @_guarded
+    def set_clip(self, factor: float) -> None:
+        """From here on the clip is `factor` times the Plan's, for a Plan that leaves this to what was
+        released before. A sum is made of integers below the same bound whatever they are worth."""
+        if not self._plan.schedule.settles_clip() or self._plan.private_clip is not None:
+            raise WrongDataError("the Plan's clip is settled, or chosen from the data")
+        if not CLIPS[0] <= factor <= CLIPS[-1]:
+            raise WrongDataError("a clip is worth some number of the Plan's, above 0")
+        self._clip = float(factor)
+        self.use(self._lattices[0])
 
     @_guarded
     def use(self, lattice: SumLattice) -> None:
@@ -202,6 +219,19 @@ class Data:
             for w, row in due
         ]
         return self._prefixes.estimate(noisy)
+
+    @_guarded
+    def noisy_moments(self) -> Floats:
+        """The sum over all rows of z z', plus noise, z the row with its label as the last entry: a
+        symmetric matrix [columns + 1, columns + 1]."""
+        lattice, facts = self._plan.moments, self._plan.facts
+        if lattice is None or facts.feature_step is None:
+            raise WrongDataError("the Plan has no lattice for second moments")
+        require_consistent(facts, lattice)
+        rows, size = range(self._rows.count), lattice.entries(facts.columns)
+        exact = self._rows.sum(weighted_moments(lattice), size, rows)
+        released = self._vector(exact, lattice.step, rows, lattice=lattice)
+        return matrix(released, lattice, facts.feature_step)
 
     # --- Points ---
 
@@ -327,15 +357,18 @@ class Data:
         step: float,
         rows: range,
         *,
+        lattice: MomentLattice | None = None,
         batch: int | None = None,
         prefix: Prefix | None = None,
     ) -> Floats:
         """Every noisy vector goes through here, and each of its units is worth `step`."""
         if self._clip is None:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
-        of_plan = self._plan.lattice
-        lattice = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
-        noisy = self._gate.vector(exact, lattice, rows, batch=batch, prefix=prefix)
+        made_on: SumLattice | PointLattice | MomentLattice | None = lattice
+        if made_on is None:
+            of_plan = self._plan.lattice
+            made_on = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
+        noisy = self._gate.vector(exact, made_on, rows, batch=batch, prefix=prefix)
         return noisy.astype(np.float64) * step
 
     def _choice(
@@ -361,23 +394,3 @@ class Data:
         if lattice.derivative_units is not None:
             per_unit = lattice.derivative_units * lattice.step / (facts.feature_step or 1.0)
         return sums.changes(e.at, e.before, 1.0, per_unit, rows)
-
-
-def lattices_of(plan: Plan) -> list[SumLattice]:
-    """Those on which the Plan has sums made, its own first: none for points and choices."""
-    if not isinstance(plan.lattice, SumLattice):
-        return []
-    found: list[SumLattice] = [plan.lattice]
-
-    def look(part: Any) -> None:
-        if isinstance(part, SumLattice):
-            found.append(part)
-        elif isinstance(part, BaseModel):
-            for name in type(part).model_fields:
-                look(getattr(part, name))
-        elif isinstance(part, tuple):
-            for each in part:
-                look(each)
-
-    look(plan.schedule)
-    return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from service.planning.draft import Ball
 from service.planning.lattice import (
@@ -227,3 +228,23 @@ def require_consistent(facts: Facts, lattice: SumLattice) -> None:
         row_units is None or lattice.derivative_units * row_units > lattice.contribution_units
     ):
         raise WrongDataError("a multiplier times a row may be longer than a contribution")
+
+
+def lattices_of(plan: Plan) -> list[SumLattice]:
+    """Those on which the Plan has sums made, its own first: none for points and choices."""
+    if not isinstance(plan.lattice, SumLattice):
+        return []
+    found: list[SumLattice] = [plan.lattice]
+
+    def look(part: Any) -> None:
+        if isinstance(part, SumLattice):
+            found.append(part)
+        elif isinstance(part, BaseModel):
+            for name in type(part).model_fields:
+                look(getattr(part, name))
+        elif isinstance(part, tuple):
+            for each in part:
+                look(each)
+
+    look(plan.schedule)
+    return found

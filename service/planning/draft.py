@@ -31,6 +31,10 @@ class Schedule(Part):
         and how far a record may move it."""
         return ()
 
+    def settles_clip(self) -> bool:
+        """Whether a run may say what the clip of its sums is worth, as far as earlier releases tell."""
+        return False
+
     def vertex_unit(self) -> float:
         """What a unit of a vertex is worth, where vertices are chosen."""
         raise TypeError(f"no vertex is chosen by {type(self).__name__}")

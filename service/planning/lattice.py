@@ -26,6 +26,9 @@ S includes the floats' rounding); rounding to the lattice moves either side by a
 sqrt(d)/2 units in l2 or d/2 in l1, and the division that precedes it by less than 2^-3 of a unit per
 entry, as points stay below 2^50 units. Together less than isqrt(2 d) + 1, or 2 d: `slack_units`.
 
+**Second moments.** The vector is the lower triangle of the sum of z z', z the stored integer row with the
+label as one more integer: shared/moments.py has the bound on D.
+
 **Scores.** Candidates' scores are integers, functions of one exact sum of contributions q x with
 |q| <= derivative_units; a choice is made with probability proportional to exp(-score/scale). `scale`
 is the smallest for which T choices on the same rows cost no more than was asked, at all the terms that
@@ -119,6 +122,30 @@ class PointLattice(_Lattice):
         return in_norm / (sqrt(dimension) if self.norm == "l1" else 1.0)
 
 
+class MomentLattice(_Lattice):
+    """How the noisy second moments of rows and label are made; every field may be published."""
+
+    kind: Literal["moment"] = "moment"
+    diagonal: PositiveInt  # the weight of an entry of the diagonal in what is released
+    beside: PositiveInt  # that of one beside it
+    label_units: PositiveInt  # what a label of 1 is, as one more entry of the row
+    sensitivity_units: PositiveInt
+    step: PositiveFloat  # squared feature units per lattice unit, in the Frobenius norm (or l1)
+
+    def release(self) -> Gaussian | Laplace:
+        return self._release(self.sensitivity_units)
+
+    @staticmethod
+    def entries(columns: int) -> int:
+        """Of the triangle, the label's row included."""
+        return (columns + 1) * (columns + 2) // 2
+
+    @property
+    def deviation(self) -> float:
+        """Of the noise in an entry beside the diagonal of a matrix of sums, squared feature units."""
+        return sqrt(self.variance_of(self.step)) * self.diagonal / self.beside
+
+
 class ScoreLattice(BaseModel):
     """How one candidate is chosen; every field may be published."""
 
@@ -136,7 +163,9 @@ class ScoreLattice(BaseModel):
         return Choice(sensitivity=self.sensitivity_units, scale=self.scale)
 
 
-Lattice = Annotated[SumLattice | PointLattice | ScoreLattice, Field(discriminator="kind")]
+Lattice = Annotated[
+    SumLattice | PointLattice | MomentLattice | ScoreLattice, Field(discriminator="kind")
+]
 
 
 @dataclass(frozen=True)

@@ -16,3 +16,7 @@ LR_HT = (
 LR_OP = (
     "Lowy, Razaviyayn: Output perturbation for differentially private convex optimization (2021)"
 )
+NEWTON = (
+    "Ganesh, Haghifam, Steinke, Thakurta: Faster differentially private convex optimization via "
+    "second-order methods (2023)"
+)

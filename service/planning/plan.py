@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from service.planning.algorithms import ALGORITHMS
 from service.planning.conversion import Kind
 from service.planning.draft import Part, Prediction, PrivateClip, Smoothing
-from service.planning.lattice import Lattice
+from service.planning.lattice import Lattice, MomentLattice
 from service.planning.releases import Release
 from service.planning.spec import Facts, JobSpec
 
@@ -24,7 +24,7 @@ else:
     _SCHEDULES = dict.fromkeys(one.schedule for one in ALGORITHMS.values())
     Schedule = Annotated[reduce(or_, _SCHEDULES), Field(discriminator="kind")]
 
-PLANNER_VERSION = 6  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 7  # raise it whenever the same spec and facts may plan differently
 
 
 class Guarantee(Part):
@@ -57,6 +57,14 @@ class Plan(Part):
     guarantee: Guarantee
     prediction: Prediction
     gradients: PositiveInt = Field(description="Per-record gradients that the run evaluates.")
+
+    @property
+    def moments(self) -> MomentLattice | None:
+        """That of the second moments, if they are released."""
+        if isinstance(self.lattice, MomentLattice):
+            return self.lattice
+        found: MomentLattice | None = getattr(self.schedule, "moments", None)
+        return found
 
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))
