@@ -6,8 +6,7 @@ is seen by the function that makes it, and its result goes to the gate. A run is
 object, but an `Answers` (transcript.py), which has the same methods and no rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -23,18 +22,29 @@ from service.planning.lattice import (
 )
 from service.planning.plan import Plan
 from service.planning.releases.metering import Prefix, Running
+from service.planning.shared.moments import derived
 from service.planning.shared.prefixes import Mechanism
 from service.planning.vertices import Corners
-from workers.arrays import Array, Floats, Sum
+from workers.arrays import Add, Floats, Sum
 from workers.clip import CLIPS, clip_ballot
 from workers.gate import Ballot, Gate
-from workers.moments import matrix, require_consistent, weighted_moments
+from workers.moments import (
+    Frame,
+    derivation,
+    first_moments,
+    matrix,
+    mean_units,
+    require_consistent,
+    second_moments,
+)
 from workers.prefixes import Root, Tree, prefixes
 from workers.randomness import Randomness, Stream, Use
-from workers.rows import Rows, WrongDataError
+from workers.rows import Blocks, Rows, WrongDataError
 from workers.running import Exact, carry, nothing
-from workers.sums import Sums, lattices_of
+from workers.sums import Estimate, Sums, lattices_of
 from workers.vertices import VertexScores
+
+__all__ = ["Blocks", "Data", "Estimate", "Frame"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -49,43 +59,6 @@ def _guarded(method: Callable[Concatenate["Data", P], T]) -> Callable[Concatenat
 
     way_out.__doc__ = method.__doc__
     return way_out
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A record's gradient at `at`, or its difference to that at `before`. Zero order: from values of
-    the loss `radius` to either side along `directions` [m, d]. First order (no radius): of a network,
-    the mean over the points that `directions` lead to."""
-
-    at: Floats
-    before: Floats | None = None
-    directions: Floats | None = None
-    radius: float | None = None
-
-
-class Blocks:
-    """The rows of one point, for the function that makes it, and until it has."""
-
-    def __init__(self, rows: Rows, of: range) -> None:
-        self._rows, self._of, self._open = rows, rows.within(of.start, of.stop), True
-
-    def __call__(
-        self, work: Callable[[Array, Array], T], size: int, *, in_turn: bool = False
-    ) -> Iterator[T]:
-        """What `work` makes of each block, in order. Labels are kept within [-1, 1], beyond which a
-        loss would be less smooth than was planned."""
-        self._require_open()
-        blocks = self._rows.blocks(work, size, self._of, in_turn=in_turn, bounded_labels=True)
-        for result in blocks:
-            yield result
-            self._require_open()
-
-    def close(self) -> None:
-        self._open = False
-
-    def _require_open(self) -> None:
-        if not self._open:
-            raise WrongDataError("rows are read for a point, and only until it is released")
 
 
 class Data:
@@ -106,7 +79,9 @@ class Data:
         self._running: Exact = nothing(plan.dimension)
         self._series, self._number, self._hull = 0, 0, range(0)  # of the sums that are carried on
         self._points = list(plan.schedule.released_points(plan.facts.rows))
-        if isinstance(plan.lattice, SumLattice | ScoreLattice):
+        stored = plan.schedule.derived_constant() is None
+        self._of_sums = (plan, self._rows) if stored else None
+        if stored and isinstance(plan.lattice, SumLattice | ScoreLattice):
             self._sums = self._on(plan.lattice)
         if isinstance(plan.lattice, ScoreLattice):
             self._vertices = VertexScores(plan, plan.lattice.derivative_units)
@@ -220,18 +195,36 @@ class Data:
         ]
         return self._prefixes.estimate(noisy)
 
+    # --- Moments, and rows in coordinates that follow from them ---
+
     @_guarded
-    def noisy_moments(self) -> Floats:
-        """The sum over all rows of z z', plus noise, z the row with its label as the last entry: a
-        symmetric matrix [columns + 1, columns + 1]."""
-        lattice, facts = self._plan.moments, self._plan.facts
-        if lattice is None or facts.feature_step is None:
-            raise WrongDataError("the Plan has no lattice for second moments")
-        require_consistent(facts, lattice)
-        rows, size = range(self._rows.count), lattice.entries(facts.columns)
-        exact = self._rows.sum(weighted_moments(lattice), size, rows)
-        released = self._vector(exact, lattice.step, rows, lattice=lattice)
-        return matrix(released, lattice, facts.feature_step)
+    def noisy_means(self) -> Floats:
+        """The sums over all rows of x without the constant, y, |x|^2 and y^2, plus noise."""
+        lattice = self._moment_lattice(1)
+        exact = first_moments(self._plan.facts, lattice)
+        return self._moments(exact, lattice) * mean_units(self._plan.facts, lattice)
+
+    @_guarded
+    def noisy_moments(self, frame: Frame) -> Floats:
+        """The sum over all rows of z z', plus noise, z the row in this frame and its label as the last
+        entry: a symmetric matrix in units of x and y."""
+        lattice = self._moment_lattice(2)
+        exact = second_moments(self._plan.facts, lattice, frame)
+        return matrix(self._moments(exact, lattice), lattice, frame)
+
+    @_guarded
+    def derive(self, centre: Floats, a: Floats, radius: float) -> Floats:
+        """From here on sums are over the rows a (x - centre)/radius behind a constant, as long as the Plan
+        says at most: which rows these are may follow from earlier releases. `a` as it was rounded."""
+        plan, constant = self._plan, self._plan.schedule.derived_constant()
+        if constant is None:
+            raise WrongDataError("sums of this Plan are over rows as they are stored")
+        block, rounded = derivation(plan.facts, constant, centre, a, radius)
+        facts = derived(plan.facts, constant)
+        of_sums = plan.model_copy(update={"facts": facts})
+        self._of_sums = of_sums, self._rows.derived(facts, block)
+        self.use(self._lattices[0])
+        return rounded
 
     # --- Points ---
 
@@ -331,12 +324,28 @@ class Data:
         return fresh
 
     def _on(self, lattice: SumLattice | ScoreLattice) -> Sums:
-        return Sums(self._plan, self._rows, lattice)
+        if self._of_sums is None:
+            raise WrongDataError("sums of this Plan are over derived rows, and there are none yet")
+        return Sums(*self._of_sums, lattice)
+
+    def _moment_lattice(self, order: int) -> MomentLattice:
+        for lattice in self._plan.moments:
+            if lattice.order == order:
+                require_consistent(self._plan.facts, lattice)
+                return lattice
+        raise WrongDataError("the Plan has no lattice for these moments")
+
+    def _moments(self, add: Add, lattice: MomentLattice) -> Floats:
+        rows = range(self._rows.count)
+        exact = self._rows.sum(add, lattice.entries(self._plan.facts.columns), rows)
+        return self._vector(exact, lattice.step, rows, lattice=lattice)
 
     @property
     def _sums_of_vectors(self) -> Sums:
-        if not isinstance(self._plan.lattice, SumLattice):
-            raise WrongDataError("the Plan has no lattice for sums")
+        if not isinstance(self._plan.lattice, SumLattice) or self._of_sums is None:
+            raise WrongDataError(
+                "the Plan has no lattice for sums, or none of rows as they are now"
+            )
         return self._sums
 
     @property
@@ -377,20 +386,5 @@ class Data:
         """Every choice goes through here."""
         return self._gate.choice(ballot, scale, rows, running)
 
-    def _estimated(self, e: Estimate, rows: range) -> Sum:
-        sums, lattice, facts = self._sums, self._sum_lattice, self._plan.facts
-        if e.radius is not None:
-            if e.directions is None:
-                raise WrongDataError("an estimate from values needs directions")
-            return sums.central_differences(e.at, e.before, e.directions, e.radius, rows)
-        if self._plan.spec.model.kind != "linear":
-            base = e.at if e.before is None else e.before
-            points = base + (np.zeros((1, base.size)) if e.directions is None else e.directions)
-            move = None if e.before is None else e.at - e.before
-            return sums.network_gradients(points, move, rows)
-        if e.before is None:
-            return sums.gradients(e.at, rows)
-        per_unit = lattice.contribution_units * lattice.step
-        if lattice.derivative_units is not None:
-            per_unit = lattice.derivative_units * lattice.step / (facts.feature_step or 1.0)
-        return sums.changes(e.at, e.before, 1.0, per_unit, rows)
+    def _estimated(self, estimate: Estimate, rows: range) -> Sum:
+        return self._sums.estimated(estimate, rows)

@@ -54,7 +54,7 @@ class Ballot:
 class Gate:
     def __init__(self, plan: Plan, randomness: Randomness) -> None:
         self._meter, self._randomness = plan.release.meter(), randomness
-        self._weights, self._moments = plan.dimension, MomentLattice.entries(plan.facts.columns)
+        self._weights, self._columns = plan.dimension, plan.facts.columns
         self.number, self._shut = 0, False  # of the next release
 
     def vector(
@@ -71,7 +71,9 @@ class Gate:
         release = lattice.release()
         scale = release.sigma if isinstance(release, Gaussian) else release.scale
         plain = type(exact) is np.ndarray and exact.dtype == np.int64
-        size = self._moments if isinstance(lattice, MomentLattice) else self._weights
+        size = self._weights
+        if isinstance(lattice, MomentLattice):
+            size = lattice.entries(self._columns)
         if not plain or exact.shape != (size,):
             self._refuse("noise on something else than a vector of integers, as long as priced")
         self._pay(Ask(lattice.noise, release.sensitivity, scale, rows, batch, prefix))

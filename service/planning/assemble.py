@@ -2,7 +2,7 @@
 Plan together."""
 
 from service.planning.draft import Draft
-from service.planning.lattice import MomentLattice, PointLattice, ScoreLattice, target
+from service.planning.lattice import PointLattice, ScoreLattice, target
 from service.planning.plan import Guarantee, Plan, Price
 from service.planning.price import epsilon_alone, fits_own_target, price_units
 from service.planning.problem import is_convex
@@ -19,11 +19,9 @@ def assemble(algorithm: str, spec: JobSpec, facts: Facts, draft: Draft) -> Plan:
         not is_convex(spec) or facts.label == "unbounded"
     ):
         raise CalibrationError(algorithm)  # how far a record moves a point is known by these
-    rowwise = isinstance(draft.lattice, PointLattice | ScoreLattice | MomentLattice)
-    if (rowwise or hasattr(draft.schedule, "moments")) and facts.l2 is None:
-        raise CalibrationError(
-            algorithm
-        )  # and a score, or a second moment, by the bound on its row
+    rowwise = isinstance(draft.lattice, PointLattice | ScoreLattice)
+    if (rowwise or draft.schedule.moment_lattices()) and facts.l2 is None:
+        raise CalibrationError(algorithm)  # and a score, or a moment, by the bound on its row
     goal, release = target(spec, facts), draft.release
     told = (facts.account, *facts.limits)
     costs = [price_units(release, each) for each in told]

@@ -26,8 +26,7 @@ S includes the floats' rounding); rounding to the lattice moves either side by a
 sqrt(d)/2 units in l2 or d/2 in l1, and the division that precedes it by less than 2^-3 of a unit per
 entry, as points stay below 2^50 units. Together less than isqrt(2 d) + 1, or 2 d: `slack_units`.
 
-**Second moments.** The vector is the lower triangle of the sum of z z', z the stored integer row with the
-label as one more integer: shared/moments.py has the bound on D.
+**Moments.** The vector is a sum of functions of one row and its label: shared/moments.py bounds D.
 
 **Scores.** Candidates' scores are integers, functions of one exact sum of contributions q x with
 |q| <= derivative_units; a choice is made with probability proportional to exp(-score/scale). `scale`
@@ -123,27 +122,22 @@ class PointLattice(_Lattice):
 
 
 class MomentLattice(_Lattice):
-    """How the noisy second moments of rows and label are made; every field may be published."""
+    """How noisy moments of rows and label are made; every field may be published."""
 
     kind: Literal["moment"] = "moment"
+    order: Literal[1, 2]
     diagonal: PositiveInt  # the weight of an entry of the diagonal in what is released
     beside: PositiveInt  # that of one beside it
-    label_units: PositiveInt  # what a label of 1 is, as one more entry of the row
+    label_units: PositiveInt  # the bound on a label, as one more entry of the row
     sensitivity_units: PositiveInt
-    step: PositiveFloat  # squared feature units per lattice unit, in the Frobenius norm (or l1)
+    step: PositiveFloat  # units of the rows (of their products) per lattice unit
 
     def release(self) -> Gaussian | Laplace:
         return self._release(self.sensitivity_units)
 
-    @staticmethod
-    def entries(columns: int) -> int:
-        """Of the triangle, the label's row included."""
-        return (columns + 1) * (columns + 2) // 2
-
-    @property
-    def deviation(self) -> float:
-        """Of the noise in an entry beside the diagonal of a matrix of sums, squared feature units."""
-        return sqrt(self.variance_of(self.step)) * self.diagonal / self.beside
+    def entries(self, columns: int) -> int:
+        """Of what is released. Of the columns, the first is the constant."""
+        return columns + 2 if self.order == 1 else columns * (columns + 1) // 2
 
 
 class ScoreLattice(BaseModel):

@@ -59,12 +59,9 @@ class Plan(Part):
     gradients: PositiveInt = Field(description="Per-record gradients that the run evaluates.")
 
     @property
-    def moments(self) -> MomentLattice | None:
-        """That of the second moments, if they are released."""
-        if isinstance(self.lattice, MomentLattice):
-            return self.lattice
-        found: MomentLattice | None = getattr(self.schedule, "moments", None)
-        return found
+    def moments(self) -> tuple[MomentLattice, ...]:
+        """Of the moments that are released, if any are."""
+        return self.schedule.moment_lattices()
 
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))

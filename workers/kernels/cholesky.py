@@ -1,5 +1,5 @@
-"""Positive definite systems, in plain loops: the same bits on any number of threads, which LAPACK's are
-not. Inner loops run along rows, for the compiler to make vector code of."""
+"""Positive definite systems, in plain loops: the same bits on any number of threads, which LAPACK's
+are not. Inner loops run along rows, for the compiler to make vector code of."""
 
 import numpy as np
 from numba import njit
@@ -7,7 +7,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def cholesky(a):
-    """The lower factor L of a = L L', of which only the lower triangle is read; and whether there is one."""
+    """The lower L of a = L L', of which the lower triangle is read; and whether there is one."""
     size = a.shape[0]
     left, column = np.tril(a), np.empty(size)
     for k in range(size):
@@ -23,6 +23,23 @@ def cholesky(a):
             for j in range(k + 1, i + 1):
                 row[j] -= multiplier * column[j]
     return left, True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def inverse(left):
+    """Of a lower triangular matrix."""
+    size = left.shape[0]
+    found = np.zeros((size, size))
+    for i in range(size):
+        row = found[i]
+        for k in range(i):
+            multiplier, above = left[i, k], found[k]
+            for j in range(k + 1):
+                row[j] -= multiplier * above[j]
+        for j in range(i):
+            row[j] /= left[i, i]
+        row[i] = 1.0 / left[i, i]
+    return found
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,42 +1,45 @@
-"""Private Newton: second moments once, and then a few noisy gradients that they precondition.
+"""Private Newton: see the rows in coordinates that two small releases tell, then take a few steps.
 
-**Problem.** min over a ball, or over all of R^d, of F(w) = (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2,
-l convex in the margin. Rows and labels have bounds.
+**Problem.** min over a ball, or all of R^d, of F(w) = (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l
+convex in the margin. Rows and labels have bounds, and column 0 of the rows is the constant.
 
-**Schedule.** Release once the noisy sum M of z z', z the row with its label (shared/moments.py), for
-`share` of the budget. Of M/n take S, about the mean of x x'; b, about that of x y; v, that of y^2. With
-c about the mean curvature of l in its margin and m the `damping`,
+**Schedule.** Three kinds of releases, each of which lets the next one see rows in better coordinates:
 
-    H = c (S + m I) + ridge I
+1. first moments: the mean c of x, that of y, and the total variances tr = E||x - c||^2 and V of y;
+2. second moments of (x - c)/C, C = 1.1 sqrt(tr), and of y about its mean in 2.5 standard deviations:
+   S about the covariance of x, b about that with y;
+3. T sums of gradients over whitened rows A (x - c), A'A = (S + m I)^-1, in units of sqrt(d_eff + 1),
+   behind a constant K; d_eff is the trace of A S A', and m is `damping` times the spectral norm of the
+   noise in S, doubled until S + m I is positive definite. (A is the inverse of a Cholesky factor: what
+   follows does not depend on how whitened rows are turned.)
 
-is about the Hessian wherever S is known. m is (1 + DAMPING) times the noise's spectral norm, which keeps
-H positive definite, plus what the noise of gradients calls for; should H not be so, m is doubled. The first
-point is that of the quadratic model: (S + m I)^-1 b for a loss of the residual, and the step from 0 by
-its gradient there, -s b with s the loss's slope at 0, for a loss of y m. Then T times release g, the sum of
-all clipped gradients at w plus noise, and w <- P(w - eta H^-1 (g/n + ridge w)). The output is the mean of
-the last iterates. If H is the Hessian and eta is 1, each of these is by itself the minimiser plus
-H^-1 noise, so the mean gets back what T steps divided. P is the plain projection: onto a ball it is not
-that in the norm of H, so the fixed point at the boundary is a point nearby.
+In these coordinates the Hessian is about k, the mean curvature of l, times the identity, so w - g/k is
+by itself the minimiser plus noise; the mean of such proposals, weighted by their variances, gets back
+what T steps divided. It is shrunk towards the constant model by James and Stein's factor
+1 - (d - 2)/chi^2, or to it where chi^2, its squared length over its variance, is no more than noise
+makes of nothing; the next gradient is taken there. So no radius is needed, no step size, and where data
+cannot carry a model the constant is what comes out.
 
-A loss with a corner is replaced by its Moreau envelope. For a loss of the residual r the run settles
+For a loss of the residual k is the share of residuals on its slope, if these are normal, and slopes are
+clipped at `spread` standard deviations of the residual, which S, b and V tell (unless a clip is set).
+For a loss of y m, k is l'' averaged over margins as they are spread. A corner is replaced by its
+Moreau envelope. T and the damping follow from t = d/(n sqrt(2 rho)): 1.9 t^-0.4 within [1, 12] and
+2 sqrt(t) within [0.3, 4]; they were fitted, like the shares of the budget, by simulation.
 
-- c from the variance V of r, released with S: v - 2 w.b + w.S w at the first point w, plus what its
-  noise may be. For normal r, the share of r on the slope between the loss's two bounds;
-- the clip of slopes, unless one is set: SPREAD sqrt(V), within CLIPS and the loss's own bound.
+A set is kept to by projecting the result; ridge is part of every step.
 
-T is 4 for the squared loss, whose first point is near, and 12 otherwise.
+**Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums over
+derived rows have one that rests on `derived` facts alone. Such a sum has integer contributions, each
+of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a point, over rows and
+with a worth of the clip that are functions of earlier releases.
 
-**Sensitivity.** Neighbours replace one record. M: `moments`, by shared/moments.py. A sum has integer
-contributions, each of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a
-point that is a function of earlier releases, and whatever the clip is worth, which is one too.
+**Proof.** Two releases of moments and T sums, each of all rows: costs add. All else is post-processing.
 
-**Proof.** One release of M and T sums, each of all rows: costs add. All else is post-processing.
-
-**Errata.** None: the method is folklore; the sensitivity of M is often given as 2 R^2 and is sqrt(2) R^2.
+**Errata.** None: the paper regularises second-order steps otherwise, and has no derived rows.
 """
 
 from dataclasses import replace
-from math import sqrt
+from math import inf, sqrt
 from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -51,23 +54,28 @@ from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.problem import Problem, problem
 from service.planning.releases import Repeat, Sequence
 from service.planning.shared.clip import clip_bound
-from service.planning.shared.moments import calibrate_moments, spectral_noise
+from service.planning.shared.moments import (
+    DERIVED_UNITS,
+    Coordinates,
+    calibrate_moments,
+    derived,
+)
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "preconditioned-descent"
-SHARE = 0.2  # of the budget, for second moments
-STEPS_QUADRATIC, STEPS = 4, 12
-BURN_IN = 0.5  # of the iterates, not in the mean; none if the loss is a parabola
-DAMPING = 1.0
-REACH = 10.0  # how long w is expected to be, where the noise of gradients is weighed against it
-SPREAD = 3.0  # residual standard deviations at which slopes are clipped
-CLIPS = (1e-3, 2.0)  # labels are within [-1, 1]
+SHARE, OF_MEANS = 0.35, 2 / 7  # of the budget, for moments; of that, for first moments
+STEPS, STEPS_POWER, STEPS_MAX = 1.9, -0.4, 12
+DAMPING, DAMPING_RANGE = 2.0, (0.3, 4.0)
+DEFINITE = 0.5  # what the damping needs besides, so that a Cholesky factor is a good one
+CONSTANT = round(0.3 * DERIVED_UNITS)  # K
+SPREAD = 2.2  # residual standard deviations at which slopes are clipped
+CLIPS = (0.01, 1.0)  # labels are within [-1, 1]
 WIDTHS = {"residual": 0.05, "margin": 0.5}  # over which a corner is rounded
 
 
 class ClipRule(Part):
-    """Slopes are clipped at `spread` standard deviations of the residual, from `low` to `high` times the
-    lattice's clip, which is a slope of `unit`."""
+    """Slopes are clipped at `spread` standard deviations of the residual, within [low, high]; the
+    lattice is made for a clip of `unit`."""
 
     spread: PositiveFloat
     low: PositiveFloat
@@ -76,20 +84,25 @@ class ClipRule(Part):
 
 
 class PreconditionedDescentSchedule(Schedule):
-    """w <- P(w - step_size H^-1 (g/n + ridge w)), H = curvature (S + damping I) + ridge I; the mean of the
-    last `averaged` iterates. Where a loss is of the residual, `curvature` is that of a parabola and the run
-    takes the share of residuals that lie within `window` for it."""
+    """`steps` sums over whitened rows behind `constant`. `curvature` is the loss's largest; `window` is
+    between which residuals, or values of y m, it is that; none if there is no bound."""
 
     kind: Literal["preconditioned_descent"] = "preconditioned_descent"
+    means: MomentLattice
     moments: MomentLattice
+    constant: PositiveInt
     steps: PositiveInt
-    averaged: PositiveInt
-    step_size: PositiveFloat
-    damping: PositiveFloat
+    residual: bool  # whether the loss is one of the residual; else of y m
     curvature: PositiveFloat
-    window: PositiveFloat | None = None
-    residual: bool
-    clip: ClipRule | None = None
+    window: PositiveFloat | None
+    coordinates: Coordinates
+    clip: ClipRule | None
+
+    def moment_lattices(self) -> tuple[MomentLattice, ...]:
+        return self.means, self.moments
+
+    def derived_constant(self) -> int:
+        return self.constant
 
     def settles_clip(self) -> bool:
         return self.clip is not None
@@ -100,12 +113,10 @@ class Parameters(StepsAndClip):
         default=None,
         ge=1e-9,
         le=1e9,
-        description="Bound on one record's gradient norm. By default the loss's Lipschitz constant, or, "
+        description="Bound on one record's gradient norm. By default the loss's Lipschitz constant; "
         "of a loss of the residual, what the released moments say of residuals.",
     )
-    share: float = Field(
-        default=SHARE, ge=0.01, le=0.9, description="Of the budget, for the second moments."
-    )
+    share: float = Field(default=SHARE, ge=0.01, le=0.9, description="Of the budget, for moments.")
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
@@ -114,71 +125,73 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     if not p.is_smooth:
         smoothing = Moreau(smoothness=1 / WIDTHS["residual" if residual else "margin"])
         loss = loss.smoothed(smoothing.smoothness)
-    parabola = residual and loss.jump == float("inf")
-    steps = parameters.steps or (STEPS_QUADRATIC if parabola else STEPS)
+    t = p.d / (p.n * sqrt(2 * goal.rho))
+    steps = parameters.steps or min(max(round(STEPS * t**STEPS_POWER), 1), STEPS_MAX)
+    damping = min(max(DAMPING * sqrt(t), DAMPING_RANGE[0]), DAMPING_RANGE[1]) + DEFINITE
 
-    moments = calibrate_moments(NAME, _shared(goal, parameters.share), facts)
-    left = replace(goal, units=goal.units - goal.cost(moments.release()))
+    means, moments, left = _moments(goal, parameters.share, facts)
     rule, clip = _clip(parameters, p, facts, loss)
-    lattice = calibrate(left, facts, p, clip, times=steps)
+    lattice = calibrate(left, derived(facts, CONSTANT), p, clip, times=steps)
     schedule = PreconditionedDescentSchedule(
+        means=means,
         moments=moments,
+        constant=CONSTANT,
         steps=steps,
-        averaged=steps if parabola else steps - int(BURN_IN * steps),
-        step_size=1.0,
-        damping=rounded(_damping(moments, lattice, p, steps)),
-        curvature=loss.curvature,
-        window=None if parabola or not residual else loss.jump / loss.curvature,
         residual=residual,
+        curvature=loss.curvature,
+        window=loss.jump / loss.curvature if loss.straight and loss.jump < inf else None,
+        coordinates=Coordinates(damping=rounded(damping), inflation=1.0 if residual else 1.3),
         clip=rule,
     )
+    sums = Repeat(release=lattice.release(), times=steps)
     return Draft(
         dimension=p.d,
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
-        release=Sequence(parts=(moments.release(), Repeat(release=lattice.release(), times=steps))),
-        prediction=_prediction(p, loss, schedule, lattice),
-        gradients=(steps + 1) * p.n,
+        release=Sequence(parts=(means.release(), moments.release(), sums)),
+        prediction=_prediction(p, schedule, lattice),
+        gradients=(steps + 2) * p.n,
     )
 
 
-def _shared(goal: Target, share: float) -> Target:
-    part = replace(goal, units=int(goal.units * share))
-    if part.units == 0:
+def _moments(
+    goal: Target, share: float, facts: Facts
+) -> tuple[MomentLattice, MomentLattice, Target]:
+    """The lattices of first and second moments, and what is left to pay for sums."""
+
+    def part(of: float) -> Target:
+        return replace(goal, units=int(goal.units * of))
+
+    means_share, moments_share = part(share * OF_MEANS), part(share * (1 - OF_MEANS))
+    if means_share.units == 0:
         raise PlanRefused(
-            "privacy.epsilon is too small to pay for second moments and for sums; ask a larger epsilon."
+            "privacy.epsilon is too small to pay for moments and for sums; ask a larger epsilon."
         )
-    return part
+    means = calibrate_moments(NAME, means_share, facts, 1)
+    moments = calibrate_moments(NAME, moments_share, facts, 2)
+    paid = Sequence(parts=(means.release(), moments.release()))
+    return means, moments, replace(goal, units=goal.units - goal.cost(paid))
 
 
 def _clip(
     parameters: Parameters, p: Problem, facts: Facts, loss: Scalar
 ) -> tuple[ClipRule | None, float]:
-    """How the run settles the clip, if it does, and the bound on slopes that the lattice is made for."""
+    """How the run settles the clip, if it does, and the bound on slopes that the lattice is for."""
     if parameters.clip is not None or loss.argument != "residual":
         return None, clip_bound(parameters, p, facts)
-    unit = min(1.0, loss.jump / 2)
-    high = min(CLIPS[1], max(-loss.low, loss.high)) / unit
-    return ClipRule(spread=SPREAD, low=min(CLIPS[0] / unit, high), high=high, unit=unit), unit
-
-
-def _damping(moments: MomentLattice, lattice: SumLattice, p: Problem, steps: int) -> float:
-    """Beyond it S is known; and so is a gradient, to a step of REACH."""
-    of_gradients = sqrt(lattice.variance * p.d / steps) / p.n / REACH
-    return (1 + DAMPING) * spectral_noise(moments, p.d, p.n) + of_gradients
+    high = min(CLIPS[1], max(-loss.low, loss.high))
+    return ClipRule(spread=SPREAD, low=min(CLIPS[0], high), high=high, unit=high), high
 
 
 def _prediction(
-    p: Problem, loss: Scalar, schedule: PreconditionedDescentSchedule, lattice: SumLattice
+    p: Problem, schedule: PreconditionedDescentSchedule, lattice: SumLattice
 ) -> Prediction:
-    """As if all directions were alike: the Hessian is beta/d, and w no longer than REACH."""
-    curvature = loss.curvature * p.X2**2 / p.d + schedule.damping
-    reach = min(p.W, REACH)
-    noise = p.d * lattice.variance / p.n**2 / schedule.averaged
+    """Of whitened rows of norm sqrt(d + 1): d times the variance of the mean of all proposals."""
+    of_mean = lattice.variance * (p.d + 1) / p.n**2 / schedule.steps
     return Prediction(
-        theorem="none: the variance of the mean of Newton steps, and the damping's bias",
-        excess_risk=rounded(noise / (2 * curvature) + schedule.damping * reach**2 / 2),
+        theorem="none: the variance of the mean of Newton steps, where they have converged",
+        excess_risk=rounded(p.d * of_mean / (2 * schedule.curvature)),
         noise_squared=rounded(schedule.steps * p.d * lattice.variance),
         paper_noise=0.0,
         our_noise=rounded(sqrt(lattice.variance) / p.n),
@@ -187,12 +200,12 @@ def _prediction(
 
 ALGORITHM = Algorithm(
     name=NAME,
-    title="Noisy gradient descent, preconditioned by noisy second moments",
+    title="Newton steps on privately whitened rows",
     paper=papers.NEWTON,
     algorithm="none",
     theorem="none",
     problem="convex losses of one margin on bounded rows and labels, over a ball or all of R^d",
-    cost="the second moments once, and a few noisy sums over all rows; costs add",
+    cost="first and second moments once, and a few noisy sums over all rows; costs add",
     needs=Needs(sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True),
     parameters=Parameters,
     schedule=PreconditionedDescentSchedule,
