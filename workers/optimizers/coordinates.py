@@ -15,6 +15,7 @@ from workers.kernels.cholesky import cholesky, inverse
 
 Floats = NDArray[np.float64]
 _LEAST_SPREAD = 0.005  # of rows about their mean, in squared bounds of a row
+_MORE = 1.25  # damping, where S and it are not positive definite
 _LABEL_VARIANCE = 0.25  # of the mean of y, before anything is known of it
 
 
@@ -91,13 +92,12 @@ def whiten(
     unit, label = frame.radius / DERIVED_UNITS, frame.label_radius / lattice.label_units
     noise = deviation(lattice) / n
     v_noise = noise * label**2 * lattice.beside / lattice.diagonal
-    damping = rules.damping * 2 * sqrt(len(moments)) * noise * unit**2 + ridge
-    while True:
-        left, positive = cholesky(S + damping * np.eye(len(S)))
-        if positive:
-            break
-        damping *= 2
-    a = inverse(left)
+    least = rules.damping * 2 * sqrt(len(moments)) * noise * unit**2
+    damping, one = least, np.eye(len(S))
+    while not cholesky(S + (damping - least / 2) * one)[1]:
+        damping *= _MORE
+    damping += ridge
+    a = inverse(cholesky(S + damping * one)[0])
     effective = max(0.0, len(S) - damping * float(np.einsum("ij,ij->", a, a)))
     v = min(max(float(moments[-1, -1]), 1e-6), frame.label_radius**2)
     return Whitened(S, b, v, noise * unit * label, v_noise, a, effective)

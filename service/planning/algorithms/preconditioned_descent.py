@@ -10,8 +10,8 @@ convex in the margin. Rows and labels have bounds, and column 0 of the rows is t
    S about the covariance of x, b about that with y;
 3. T sums of gradients over whitened rows A (x - c), A'A = (S + m I)^-1, in units of sqrt(d_eff + 1),
    behind a constant K; d_eff is the trace of A S A', and m is `damping` times the spectral norm of the
-   noise in S, doubled until S + m I is positive definite. (A is the inverse of a Cholesky factor: what
-   follows does not depend on how whitened rows are turned.)
+   noise in S, or so much more that S + m I has no eigenvalue below half of that. (A is the inverse of
+   a Cholesky factor: what follows does not depend on how whitened rows are turned.)
 
 In these coordinates the Hessian is about k, the mean curvature of l, times the identity, so w - g/k is
 by itself the minimiser plus noise; the mean of such proposals, weighted by their variances, gets back
@@ -66,7 +66,6 @@ NAME = "preconditioned-descent"
 SHARE, OF_MEANS = 0.35, 2 / 7  # of the budget, for moments; of that, for first moments
 STEPS, STEPS_POWER, STEPS_MAX = 1.9, -0.4, 12
 DAMPING, DAMPING_RANGE = 2.0, (0.3, 4.0)
-DEFINITE = 0.5  # what the damping needs besides, so that a Cholesky factor is a good one
 CONSTANT = round(0.3 * DERIVED_UNITS)  # K
 SPREAD = 2.2  # residual standard deviations at which slopes are clipped
 CLIPS = (0.01, 1.0)  # labels are within [-1, 1]
@@ -127,7 +126,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         loss = loss.smoothed(smoothing.smoothness)
     t = p.d / (p.n * sqrt(2 * goal.rho))
     steps = parameters.steps or min(max(round(STEPS * t**STEPS_POWER), 1), STEPS_MAX)
-    damping = min(max(DAMPING * sqrt(t), DAMPING_RANGE[0]), DAMPING_RANGE[1]) + DEFINITE
+    damping = min(max(DAMPING * sqrt(t), DAMPING_RANGE[0]), DAMPING_RANGE[1])
 
     means, moments, left = _moments(goal, parameters.share, facts)
     rule, clip = _clip(parameters, p, facts, loss)
