@@ -6,30 +6,46 @@ is seen by the function that makes it, and its result goes to the gate. A run is
 object, but an `Answers` (transcript.py), which has the same methods and no rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel
 
-from service.planning.lattice import POINT_UNITS_MAX, PointLattice, ScoreLattice, SumLattice
+from service.planning.lattice import (
+    POINT_UNITS_MAX,
+    MomentLattice,
+    PointLattice,
+    ScoreLattice,
+    SumLattice,
+)
 from service.planning.plan import Plan
 from service.planning.releases.metering import Prefix, Running
 from service.planning.shared.dual import PerturbedMinimumSchedule
+from service.planning.shared.moments import derived
 from service.planning.shared.prefixes import Mechanism
 from service.planning.vertices import Corners
-from workers.arrays import Array, Floats, Sum
+from workers.arrays import Add, Floats, Sum
 from workers.clip import CLIPS, clip_ballot
 from workers.gate import Ballot, Gate
+from workers.moments import (
+    Frame,
+    derivation,
+    first_moments,
+    matrix,
+    mean_units,
+    require_consistent,
+    second_moments,
+)
 from workers.prefixes import Root, Tree, prefixes
 from workers.randomness import Randomness, Stream, Use
-from workers.rows import Rows, WrongDataError
+from workers.rows import Blocks, Rows, WrongDataError
 from workers.running import Exact, carry, nothing
-from workers.sums import Sums
+from workers.sums import Estimate, Sums, lattices_of
 from workers.vertices import VertexScores
+
+__all__ = ["Blocks", "Data", "Estimate", "Frame"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -44,43 +60,6 @@ def _guarded(method: Callable[Concatenate["Data", P], T]) -> Callable[Concatenat
 
     way_out.__doc__ = method.__doc__
     return way_out
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A record's gradient at `at`, or its difference to that at `before`. Zero order: from values of
-    the loss `radius` to either side along `directions` [m, d]. First order (no radius): of a network,
-    the mean over the points that `directions` lead to."""
-
-    at: Floats
-    before: Floats | None = None
-    directions: Floats | None = None
-    radius: float | None = None
-
-
-class Blocks:
-    """The rows of one point, for the function that makes it, and until it has."""
-
-    def __init__(self, rows: Rows, of: range) -> None:
-        self._rows, self._of, self._open = rows, rows.within(of.start, of.stop), True
-
-    def __call__(
-        self, work: Callable[[Array, Array], T], size: int, *, in_turn: bool = False
-    ) -> Iterator[T]:
-        """What `work` makes of each block, in order. Labels are kept within [-1, 1], beyond which a
-        loss would be less smooth than was planned."""
-        self._require_open()
-        blocks = self._rows.blocks(work, size, self._of, in_turn=in_turn, bounded_labels=True)
-        for result in blocks:
-            yield result
-            self._require_open()
-
-    def close(self) -> None:
-        self._open = False
-
-    def _require_open(self) -> None:
-        if not self._open:
-            raise WrongDataError("rows are read for a point, and only until it is released")
 
 
 class Data:
@@ -101,7 +80,9 @@ class Data:
         self._running: Exact = nothing(plan.dimension)
         self._series, self._number, self._hull = 0, 0, range(0)  # of the sums that are carried on
         self._points = list(plan.schedule.released_points(plan.facts.rows))
-        if not isinstance(plan.lattice, PointLattice):
+        stored = plan.schedule.derived_constant() is None
+        self._of_sums = (plan, self._rows) if stored else None
+        if stored and isinstance(plan.lattice, SumLattice | ScoreLattice):
             self._sums = self._on(plan.lattice)
         if isinstance(plan.lattice, ScoreLattice):
             self._vertices = VertexScores(plan, plan.lattice.derivative_units)
@@ -125,6 +106,17 @@ class Data:
             self._clip = float(CLIPS[chosen])
             self.use(self._lattices[0])
         return self._clip or 1.0
+
+    @_guarded
+    def set_clip(self, factor: float) -> None:
+        """From here on the clip is `factor` times the Plan's, for a Plan that leaves this to what was
+        released before. A sum is made of integers below the same bound whatever they are worth."""
+        if not self._plan.schedule.settles_clip() or self._plan.private_clip is not None:
+            raise WrongDataError("the Plan's clip is settled, or chosen from the data")
+        if not CLIPS[0] <= factor <= CLIPS[-1]:
+            raise WrongDataError("a clip is worth some number of the Plan's, above 0")
+        self._clip = float(factor)
+        self.use(self._lattices[0])
 
     @_guarded
     def use(self, lattice: SumLattice) -> None:
@@ -203,6 +195,37 @@ class Data:
             for w, row in due
         ]
         return self._prefixes.estimate(noisy)
+
+    # --- Moments, and rows in coordinates that follow from them ---
+
+    @_guarded
+    def noisy_means(self) -> Floats:
+        """The sums over all rows of x without the constant, y, |x|^2 and y^2, plus noise."""
+        lattice = self._moment_lattice(1)
+        exact = first_moments(self._plan.facts, lattice)
+        return self._moments(exact, lattice) * mean_units(self._plan.facts, lattice)
+
+    @_guarded
+    def noisy_moments(self, frame: Frame) -> Floats:
+        """The sum over all rows of z z', plus noise, z the row in this frame and its label as the last
+        entry: a symmetric matrix in units of x and y."""
+        lattice = self._moment_lattice(2)
+        exact = second_moments(self._plan.facts, lattice, frame)
+        return matrix(self._moments(exact, lattice), lattice, frame)
+
+    @_guarded
+    def derive(self, centre: Floats, a: Floats, radius: float) -> Floats:
+        """From here on sums are over the rows a (x - centre)/radius behind a constant, as long as the Plan
+        says at most: which rows these are may follow from earlier releases. `a` as it was rounded."""
+        plan, constant = self._plan, self._plan.schedule.derived_constant()
+        if constant is None:
+            raise WrongDataError("sums of this Plan are over rows as they are stored")
+        block, rounded = derivation(plan.facts, constant, centre, a, radius)
+        facts = derived(plan.facts, constant)
+        of_sums = plan.model_copy(update={"facts": facts})
+        self._of_sums = of_sums, self._rows.derived(facts, block)
+        self.use(self._lattices[0])
+        return rounded
 
     # --- Points ---
 
@@ -319,12 +342,28 @@ class Data:
         return fresh
 
     def _on(self, lattice: SumLattice | ScoreLattice) -> Sums:
-        return Sums(self._plan, self._rows, lattice)
+        if self._of_sums is None:
+            raise WrongDataError("sums of this Plan are over derived rows, and there are none yet")
+        return Sums(*self._of_sums, lattice)
+
+    def _moment_lattice(self, order: int) -> MomentLattice:
+        for lattice in self._plan.moments:
+            if lattice.order == order:
+                require_consistent(self._plan.facts, lattice)
+                return lattice
+        raise WrongDataError("the Plan has no lattice for these moments")
+
+    def _moments(self, add: Add, lattice: MomentLattice) -> Floats:
+        rows = range(self._rows.count)
+        exact = self._rows.sum(add, lattice.entries(self._plan.facts.columns), rows)
+        return self._vector(exact, lattice.step, rows, lattice=lattice)
 
     @property
     def _sums_of_vectors(self) -> Sums:
-        if not isinstance(self._plan.lattice, SumLattice):
-            raise WrongDataError("the Plan has no lattice for sums")
+        if not isinstance(self._plan.lattice, SumLattice) or self._of_sums is None:
+            raise WrongDataError(
+                "the Plan has no lattice for sums, or none of rows as they are now"
+            )
         return self._sums
 
     @property
@@ -345,15 +384,18 @@ class Data:
         step: float,
         rows: range,
         *,
+        lattice: MomentLattice | None = None,
         batch: int | None = None,
         prefix: Prefix | None = None,
     ) -> Floats:
         """Every noisy vector goes through here, and each of its units is worth `step`."""
         if self._clip is None:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
-        of_plan = self._plan.lattice
-        lattice = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
-        noisy = self._gate.vector(exact, lattice, rows, batch=batch, prefix=prefix)
+        made_on: SumLattice | PointLattice | MomentLattice | None = lattice
+        if made_on is None:
+            of_plan = self._plan.lattice
+            made_on = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
+        noisy = self._gate.vector(exact, made_on, rows, batch=batch, prefix=prefix)
         return noisy.astype(np.float64) * step
 
     def _choice(
@@ -362,40 +404,5 @@ class Data:
         """Every choice goes through here."""
         return self._gate.choice(ballot, scale, rows, running)
 
-    def _estimated(self, e: Estimate, rows: range) -> Sum:
-        sums, lattice, facts = self._sums, self._sum_lattice, self._plan.facts
-        if e.radius is not None:
-            if e.directions is None:
-                raise WrongDataError("an estimate from values needs directions")
-            return sums.central_differences(e.at, e.before, e.directions, e.radius, rows)
-        if self._plan.spec.model.kind != "linear":
-            base = e.at if e.before is None else e.before
-            points = base + (np.zeros((1, base.size)) if e.directions is None else e.directions)
-            move = None if e.before is None else e.at - e.before
-            return sums.network_gradients(points, move, rows)
-        if e.before is None:
-            return sums.gradients(e.at, rows)
-        per_unit = lattice.contribution_units * lattice.step
-        if lattice.derivative_units is not None:
-            per_unit = lattice.derivative_units * lattice.step / (facts.feature_step or 1.0)
-        return sums.changes(e.at, e.before, 1.0, per_unit, rows)
-
-
-def lattices_of(plan: Plan) -> list[SumLattice]:
-    """Those on which the Plan has sums made, its own first: none for points and choices."""
-    if not isinstance(plan.lattice, SumLattice):
-        return []
-    found: list[SumLattice] = [plan.lattice]
-
-    def look(part: Any) -> None:
-        if isinstance(part, SumLattice):
-            found.append(part)
-        elif isinstance(part, BaseModel):
-            for name in type(part).model_fields:
-                look(getattr(part, name))
-        elif isinstance(part, tuple):
-            for each in part:
-                look(each)
-
-    look(plan.schedule)
-    return found
+    def _estimated(self, estimate: Estimate, rows: range) -> Sum:
+        return self._sums.estimated(estimate, rows)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.planning.lattice import PointLattice, SumLattice
+from service.planning.lattice import MomentLattice, PointLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.releases import Gaussian, PerturbedMinimum
 from service.planning.releases.metering import Ask, LinearTerm, Prefix, Running
@@ -54,13 +54,13 @@ class Ballot:
 class Gate:
     def __init__(self, plan: Plan, randomness: Randomness) -> None:
         self._meter, self._randomness = plan.release.meter(), randomness
-        self._shape = (plan.dimension,)
+        self._weights, self._columns = plan.dimension, plan.facts.columns
         self.number, self._shut = 0, False  # of the next release
 
     def vector(
         self,
         exact: Sum,
-        lattice: SumLattice | PointLattice,
+        lattice: SumLattice | PointLattice | MomentLattice,
         rows: range,
         *,
         batch: int | None = None,
@@ -71,8 +71,11 @@ class Gate:
         release = lattice.release()
         scale = release.sigma if isinstance(release, Gaussian) else release.scale
         plain = type(exact) is np.ndarray and exact.dtype == np.int64
-        if not plain or exact.shape != self._shape:
-            self._refuse("noise on something else than a vector of integers, one per weight")
+        size = self._weights
+        if isinstance(lattice, MomentLattice):
+            size = lattice.entries(self._columns)
+        if not plain or exact.shape != (size,):
+            self._refuse("noise on something else than a vector of integers, as long as priced")
         self._pay(Ask(lattice.noise, release.sensitivity, scale, rows, batch, prefix))
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
         return np.asarray(exact + sampler(self._next(), exact.size, lattice.bits))
@@ -92,7 +95,7 @@ class Gate:
         how = LinearTerm(term.curvature, term.strong, term.sides)
         self._pay(Ask(term.noise, term.sensitivity, term.scale, rows, None, how))
         sampler = rounded_normal if term.noise == "gaussian" else rounded_laplace
-        return sampler(self._next(), self._shape[0], term.scale.bit_length() - 1)
+        return sampler(self._next(), self._weights, term.scale.bit_length() - 1)
 
     def drawn_batch(self, batch: int, rows: range) -> Sum:
         """Positions for the next release, drawn uniformly without replacement, and known to nobody."""

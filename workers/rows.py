@@ -15,6 +15,8 @@ from workers.arrays import Add, Array, Floats, Sum, read_only
 
 BLOCK_BYTES = 8 << 20
 RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by block, as it is read
+KEPT_BYTES = 1 << 30  # of derived rows
+DERIVED_TOGETHER = 1 << 14  # rows
 THREADED = 1 << 22  # entries from which a second thread pays for waking it
 
 T = TypeVar("T")
@@ -25,7 +27,14 @@ class WrongDataError(ValueError):
 
 
 class Rows:
-    def __init__(self, facts: Facts, x: NDArray[np.generic], y: Floats) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        x: NDArray[np.generic],
+        y: Floats,
+        anew: Callable[[Array], Array] | None = None,
+    ) -> None:
+        """`anew` derives each block whenever it is summed over."""
         # unbounded rows, for one, must never meet the kernel that trusts a row's norm
         dtype = np.int16 if facts.storage == "fixed" else np.float64
         if x.shape != (facts.rows, facts.columns) or y.shape != (facts.rows,):
@@ -36,7 +45,17 @@ class Rows:
         self._files = [a for a in (x, y) if isinstance(a, np.memmap)]
         if sum(a.nbytes for a in self._files) <= RESIDENT_BYTES:
             self._files = []
-        self.count, self.row_bytes = facts.rows, self._x[0].nbytes
+        self.count, self.row_bytes, self._anew = facts.rows, self._x[0].nbytes, anew
+
+    def derived(self, facts: Facts, block: Callable[[Array], Array]) -> "Rows":
+        """The rows that `block` makes of these: kept, or made anew for every sum if they are many."""
+        if self._x.nbytes > KEPT_BYTES:
+            return Rows(facts, self._x, self._y, block)
+        out, first = np.empty(self._x.shape, dtype=self._x.dtype), 0
+        for made in self.blocks(lambda x, _: block(x), DERIVED_TOGETHER):
+            out[first : first + len(made)] = made
+            first += len(made)
+        return Rows(facts, out, self._y)
 
     def within(self, start: int, stop: int) -> range:
         """The positions [start, stop), which must exist."""
@@ -96,6 +115,8 @@ class Rows:
                 x, y = self._x[low:high], self._y[low:high]
             else:
                 x, y = (np.take(array, block, axis=0) for array in (self._x, self._y))
+            if self._anew is not None:
+                x = self._anew(read_only(x))
             part = add(read_only(x), read_only(y))
             if part.shape != total.shape:
                 raise WrongDataError("a block's sum has another number of entries")
@@ -106,6 +127,31 @@ class Rows:
     def _forget(self, low: int, high: int) -> None:
         for file in self._files:
             forget(file, low, high)
+
+
+class Blocks:
+    """The rows of one point, for the function that makes it, and until it has."""
+
+    def __init__(self, rows: Rows, of: range) -> None:
+        self._rows, self._of, self._open = rows, rows.within(of.start, of.stop), True
+
+    def __call__(
+        self, work: Callable[[Array, Array], T], size: int, *, in_turn: bool = False
+    ) -> Iterator[T]:
+        """What `work` makes of each block, in order. Labels are kept within [-1, 1], beyond which a
+        loss would be less smooth than was planned."""
+        self._require_open()
+        blocks = self._rows.blocks(work, size, self._of, in_turn=in_turn, bounded_labels=True)
+        for result in blocks:
+            yield result
+            self._require_open()
+
+    def close(self) -> None:
+        self._open = False
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise WrongDataError("rows are read for a point, and only until it is released")
 
 
 def forget(array: "np.memmap[Any, Any]", low: int, high: int) -> None:

@@ -5,11 +5,13 @@ that the Plan's model, loss and storage call for. Nothing here is private yet: w
 sums out, by the gate.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from service.planning.draft import Ball
 from service.planning.lattice import (
@@ -31,6 +33,18 @@ from workers.kernels.sizes import row_norms, slopes_at_zero
 from workers.losses import VECTOR_KERNELS
 from workers.oracles import network_fixed, network_float, zero_order
 from workers.rows import BLOCK_BYTES, Rows, WrongDataError
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A record's gradient at `at`, or its difference to that at `before`. Zero order: from values of
+    the loss `radius` to either side along `directions` [m, d]. First order (no radius): of a network,
+    the mean over the points that `directions` lead to."""
+
+    at: Floats
+    before: Floats | None = None
+    directions: Floats | None = None
+    radius: float | None = None
 
 
 class Sums:
@@ -93,6 +107,25 @@ class Sums:
             raise WrongDataError("a vector of central differences would leave 32 bits")
         add = zero_order(self._plan, self._sums, at, before, directions, radius)
         return self._over(rows, add)
+
+    def estimated(self, e: Estimate, rows: range) -> Sum:
+        """The sum of what each record's estimate is."""
+        lattice, facts = self._sums, self._plan.facts
+        if e.radius is not None:
+            if e.directions is None:
+                raise WrongDataError("an estimate from values needs directions")
+            return self.central_differences(e.at, e.before, e.directions, e.radius, rows)
+        if self._plan.spec.model.kind != "linear":
+            base = e.at if e.before is None else e.before
+            points = base + (np.zeros((1, base.size)) if e.directions is None else e.directions)
+            move = None if e.before is None else e.at - e.before
+            return self.network_gradients(points, move, rows)
+        if e.before is None:
+            return self.gradients(e.at, rows)
+        per_unit = lattice.contribution_units * lattice.step
+        if lattice.derivative_units is not None:
+            per_unit = lattice.derivative_units * lattice.step / (facts.feature_step or 1.0)
+        return self.changes(e.at, e.before, 1.0, per_unit, rows)
 
     def shorter(self) -> Sum:
         """How many records have a gradient at 0 that is no longer than each candidate for the clip."""
@@ -227,3 +260,23 @@ def require_consistent(facts: Facts, lattice: SumLattice) -> None:
         row_units is None or lattice.derivative_units * row_units > lattice.contribution_units
     ):
         raise WrongDataError("a multiplier times a row may be longer than a contribution")
+
+
+def lattices_of(plan: Plan) -> list[SumLattice]:
+    """Those on which the Plan has sums made, its own first: none for points and choices."""
+    if not isinstance(plan.lattice, SumLattice):
+        return []
+    found: list[SumLattice] = [plan.lattice]
+
+    def look(part: Any) -> None:
+        if isinstance(part, SumLattice):
+            found.append(part)
+        elif isinstance(part, BaseModel):
+            for name in type(part).model_fields:
+                look(getattr(part, name))
+        elif isinstance(part, tuple):
+            for each in part:
+                look(each)
+
+    look(plan.schedule)
+    return found

@@ -22,8 +22,9 @@ def assemble(
         not is_convex(spec) or facts.label == "unbounded"
     ):
         raise CalibrationError(algorithm)  # how far a record moves a point is known by these
-    if isinstance(draft.lattice, PointLattice | ScoreLattice) and facts.l2 is None:
-        raise CalibrationError(algorithm)  # and a score by the bound on its row
+    rowwise = isinstance(draft.lattice, PointLattice | ScoreLattice)
+    if (rowwise or draft.schedule.moment_lattices()) and facts.l2 is None:
+        raise CalibrationError(algorithm)  # and a score, or a moment, by the bound on its row
     goal, release = target(spec, facts), draft.release
     told = (facts.account, *facts.limits)
     costs = [price_units(release, each) for each in told]

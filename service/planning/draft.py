@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from service.planning.lattice import Lattice
+from service.planning.lattice import Lattice, MomentLattice
 from service.planning.releases import Choice, Release
 
 
@@ -30,6 +30,18 @@ class Schedule(Part):
         """The points that a run over so many rows releases, if it does: over which of them each is,
         and how far a record may move it."""
         return ()
+
+    def moment_lattices(self) -> tuple[MomentLattice, ...]:
+        """Of the moments that a run releases before any sum, if it does."""
+        return ()
+
+    def derived_constant(self) -> int | None:
+        """The constant column of derived rows, where sums are over such (shared/moments.py)."""
+        return None
+
+    def settles_clip(self) -> bool:
+        """Whether a run may say what the clip of sums is worth, as far as earlier releases tell."""
+        return False
 
     def vertex_unit(self) -> float:
         """What a unit of a vertex is worth, where vertices are chosen."""

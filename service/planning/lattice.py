@@ -26,6 +26,8 @@ S includes the floats' rounding); rounding to the lattice moves either side by a
 sqrt(d)/2 units in l2 or d/2 in l1, and the division that precedes it by less than 2^-3 of a unit per
 entry, as points stay below 2^50 units. Together less than isqrt(2 d) + 1, or 2 d: `slack_units`.
 
+**Moments.** The vector is a sum of functions of one row and its label: shared/moments.py bounds D.
+
 **Scores.** Candidates' scores are integers, functions of one exact sum of contributions q x with
 |q| <= derivative_units; a choice is made with probability proportional to exp(-score/scale). `scale`
 is the smallest for which T choices on the same rows cost no more than was asked, at all the terms that
@@ -119,6 +121,25 @@ class PointLattice(_Lattice):
         return in_norm / (sqrt(dimension) if self.norm == "l1" else 1.0)
 
 
+class MomentLattice(_Lattice):
+    """How noisy moments of rows and label are made; every field may be published."""
+
+    kind: Literal["moment"] = "moment"
+    order: Literal[1, 2]
+    diagonal: PositiveInt  # the weight of an entry of the diagonal in what is released
+    beside: PositiveInt  # that of one beside it
+    label_units: PositiveInt  # the bound on a label, as one more entry of the row
+    sensitivity_units: PositiveInt
+    step: PositiveFloat  # units of the rows (of their products) per lattice unit
+
+    def release(self) -> Gaussian | Laplace:
+        return self._release(self.sensitivity_units)
+
+    def entries(self, columns: int) -> int:
+        """Of what is released. Of the columns, the first is the constant."""
+        return columns + 2 if self.order == 1 else columns * (columns + 1) // 2
+
+
 class ScoreLattice(BaseModel):
     """How one candidate is chosen; every field may be published."""
 
@@ -136,7 +157,9 @@ class ScoreLattice(BaseModel):
         return Choice(sensitivity=self.sensitivity_units, scale=self.scale)
 
 
-Lattice = Annotated[SumLattice | PointLattice | ScoreLattice, Field(discriminator="kind")]
+Lattice = Annotated[
+    SumLattice | PointLattice | MomentLattice | ScoreLattice, Field(discriminator="kind")
+]
 
 
 @dataclass(frozen=True)

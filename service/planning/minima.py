@@ -74,7 +74,7 @@ def _moments(mu: Decimal, C: Decimal, sides: int, order: int) -> tuple[Decimal, 
             -shrunk * _HALF,
         ]
         terms += [times * term for term in of_each]
-    return sum(terms, Decimal(0)), sum(map(abs, terms), Decimal(0))
+    return sum(terms, Decimal(0)), sum((abs(term) for term in terms), Decimal(0))
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from service.planning.algorithms import ALGORITHMS
 from service.planning.conversion import Kind
 from service.planning.draft import Part, Prediction, PrivateClip, Smoothing
 from service.planning.expected import Expected
-from service.planning.lattice import Lattice
+from service.planning.lattice import Lattice, MomentLattice
 from service.planning.releases import Release
 from service.planning.sets.default import DefaultSet
 from service.planning.spec import Facts, JobSpec
@@ -67,6 +67,11 @@ class Plan(Part):
         if isinstance(spec.set, DefaultSet):
             raise ValueError("a Plan names its set")
         return spec
+
+    @property
+    def moments(self) -> tuple[MomentLattice, ...]:
+        """Of the moments that are released, if any are."""
+        return self.schedule.moment_lattices()
 
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))

@@ -15,6 +15,7 @@ MODULES = (
     "proximal_sgd",
     "frank_wolfe",
     "gradient_descent",
+    "preconditioned_descent",
     "online_to_nonconvex",
     "output_perturbation",
     "phased_sgd",

@@ -91,7 +91,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     reach = min(p.W, o.reach(8 * first * sqrt(d)))
     lattice = calibrate_point(of_point, d, 1.0, 0.0)
     each = sqrt(lattice.variance_of(lattice.step(1.0, d)))  # the second noise, per sensitivity
-    least = max(o.sensitivity(8 * o.error(reach, reach, 8 * first * sqrt(d))), lattice.finest(reach, d))
+    least = max(
+        o.sensitivity(8 * o.error(reach, reach, 8 * first * sqrt(d))), lattice.finest(reach, d)
+    )
     wanted = _EASE * first * d / n / sqrt(bent * (bent + d * strong / n)) / each
     sensitivity = max(rounded(max(wanted, 1.01 * least)), 1.01 * least)
     residual = o.residual(sensitivity)
@@ -164,7 +166,12 @@ ALGORITHM = Algorithm(
     problem="smooth convex losses of one margin over an l2 ball or all of R^d; bounded rows",
     cost="one noisy minimiser over all rows: the price of two releases, the second a small one",
     needs=Needs(
-        sets=BALL_OR_ALL, margins="one", smooth=True, bounded_rows=True, bounded_labels=True
+        sets=BALL_OR_ALL,
+        margins="one",
+        smooth=True,
+        bounded_rows=True,
+        bounded_labels=True,
+        best_over_all=True,
     ),
     parameters=Parameters,
     schedule=PerturbedMinimumSchedule,

@@ -94,9 +94,7 @@ class Tilted:
     def error(self, w: float, v: float, b: float) -> float:
         """Of the computed gradient, for vectors of such norms; twice what the sum of slopes times rows
         may err, for w is projected in floats too."""
-        slopes = mean_error(
-            self.rows, self.columns, w, self.row_norm, self.curvature, self.slope
-        )
+        slopes = mean_error(self.rows, self.columns, w, self.row_norm, self.curvature, self.slope)
         sizes = self.strong * v + b + self.rows * self.slope * self.row_norm
         return 2 * self.rows * slopes + 16 * U * (self.columns + 16) * sizes
 

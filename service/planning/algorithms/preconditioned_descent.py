@@ -1,0 +1,215 @@
+"""Private Newton: see the rows in coordinates that two small releases tell, then take a few steps.
+
+**Problem.** min over a ball, or all of R^d, of F(w) = (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l
+convex in the margin. Rows and labels have bounds, and column 0 of the rows is the constant.
+
+**Schedule.** Three kinds of releases, each of which lets the next one see rows in better coordinates:
+
+1. first moments: the mean c of x, that of y, and the total variances tr = E||x - c||^2 and V of y;
+2. second moments of (x - c)/C, C = 1.1 sqrt(tr), and of y about its mean in 2.5 standard deviations:
+   S about the covariance of x, b about that with y;
+3. T sums of gradients over whitened rows A (x - c), A'A = (S + m I)^-1, in units of sqrt(d_eff + 1),
+   behind a constant K; d_eff is the trace of A S A', and m is `damping` times the spectral norm of the
+   noise in S, or so much more that S + m I has no eigenvalue below half of that. (A is the inverse of
+   a Cholesky factor: what follows does not depend on how whitened rows are turned.)
+
+In these coordinates the Hessian is about k, the mean curvature of l, times the identity, so w - g/k is
+by itself the minimiser plus noise; the mean of such proposals, weighted by their variances, gets back
+what T steps divided. It is shrunk towards the constant model by James and Stein's factor
+1 - (d - 2)/chi^2, or to it where chi^2, its squared length over its variance, is no more than noise
+makes of nothing; the next gradient is taken there. So no radius is needed, no step size, and where data
+cannot carry a model the constant is what comes out.
+
+For a loss of the residual k is the share of residuals on its slope, if these are normal, and slopes are
+clipped at `spread` standard deviations of the residual, which S, b and V tell (unless a clip is set).
+For a loss of y m, k is l'' averaged over margins as they are spread. A corner is replaced by its
+Moreau envelope. T and the damping follow from t = d/(n sqrt(2 rho)): 1.9 t^-0.4 within [1, 12] and
+2 sqrt(t) within [0.3, 4]; they were fitted, like the shares of the budget, by simulation.
+
+A set is kept to by projecting the result; ridge is part of every step.
+
+**Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums over
+derived rows have one that rests on `derived` facts alone. Such a sum has integer contributions, each
+of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a point, over rows and
+with a worth of the clip that are functions of earlier releases.
+
+**Proof.** Two releases of moments and T sums, each of all rows: costs add. All else is post-processing.
+
+**Errata.** None: the paper regularises second-order steps otherwise, and has no derived rows.
+"""
+
+from dataclasses import replace
+from math import inf, sqrt
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from service.errors import PlanRefused
+from service.planning import papers
+from service.planning.algorithm import Algorithm
+from service.planning.draft import Draft, Moreau, Part, Prediction, Schedule, rounded
+from service.planning.lattice import MomentLattice, SumLattice, Target, calibrate, target
+from service.planning.loss import Scalar
+from service.planning.needs import BALL_OR_ALL, Needs
+from service.planning.problem import Problem, problem
+from service.planning.releases import Repeat, Sequence
+from service.planning.shared.clip import clip_bound
+from service.planning.shared.moments import (
+    DERIVED_UNITS,
+    Coordinates,
+    calibrate_moments,
+    derived,
+)
+from service.planning.spec import Facts, JobSpec, StepsAndClip
+
+NAME = "preconditioned-descent"
+SHARE, OF_MEANS = 0.35, 2 / 7  # of the budget, for moments; of that, for first moments
+STEPS, STEPS_POWER, STEPS_MAX = 1.9, -0.4, 12
+DAMPING, DAMPING_RANGE = 2.0, (0.3, 4.0)
+CONSTANT = round(0.3 * DERIVED_UNITS)  # K
+SPREAD = 2.2  # residual standard deviations at which slopes are clipped
+CLIPS = (0.01, 1.0)  # labels are within [-1, 1]
+WIDTHS = {"residual": 0.05, "margin": 0.5}  # over which a corner is rounded
+
+
+class ClipRule(Part):
+    """Slopes are clipped at `spread` standard deviations of the residual, within [low, high]; the
+    lattice is made for a clip of `unit`."""
+
+    spread: PositiveFloat
+    low: PositiveFloat
+    high: PositiveFloat
+    unit: PositiveFloat
+
+
+class PreconditionedDescentSchedule(Schedule):
+    """`steps` sums over whitened rows behind `constant`. `curvature` is the loss's largest; `window` is
+    between which residuals, or values of y m, it is that; none if there is no bound."""
+
+    kind: Literal["preconditioned_descent"] = "preconditioned_descent"
+    means: MomentLattice
+    moments: MomentLattice
+    constant: PositiveInt
+    steps: PositiveInt
+    residual: bool  # whether the loss is one of the residual; else of y m
+    curvature: PositiveFloat
+    window: PositiveFloat | None
+    coordinates: Coordinates
+    clip: ClipRule | None
+
+    def moment_lattices(self) -> tuple[MomentLattice, ...]:
+        return self.means, self.moments
+
+    def derived_constant(self) -> int:
+        return self.constant
+
+    def settles_clip(self) -> bool:
+        return self.clip is not None
+
+
+class Parameters(StepsAndClip):
+    clip: float | None = Field(
+        default=None,
+        ge=1e-9,
+        le=1e9,
+        description="Bound on one record's gradient norm. By default the loss's Lipschitz constant; "
+        "of a loss of the residual, what the released moments say of residuals.",
+    )
+    share: float = Field(default=SHARE, ge=0.01, le=0.9, description="Of the budget, for moments.")
+
+
+def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
+    p, goal, loss = problem(spec, facts), target(spec, facts), spec.loss.scalar()
+    residual, smoothing = loss.argument == "residual", None
+    if not p.is_smooth:
+        smoothing = Moreau(smoothness=1 / WIDTHS["residual" if residual else "margin"])
+        loss = loss.smoothed(smoothing.smoothness)
+    t = p.d / (p.n * sqrt(2 * goal.rho))
+    steps = parameters.steps or min(max(round(STEPS * t**STEPS_POWER), 1), STEPS_MAX)
+    damping = min(max(DAMPING * sqrt(t), DAMPING_RANGE[0]), DAMPING_RANGE[1])
+
+    means, moments, left = _moments(goal, parameters.share, facts)
+    rule, clip = _clip(parameters, p, facts, loss)
+    lattice = calibrate(left, derived(facts, CONSTANT), p, clip, times=steps)
+    schedule = PreconditionedDescentSchedule(
+        means=means,
+        moments=moments,
+        constant=CONSTANT,
+        steps=steps,
+        residual=residual,
+        curvature=loss.curvature,
+        window=loss.jump / loss.curvature if loss.straight and loss.jump < inf else None,
+        coordinates=Coordinates(damping=rounded(damping), inflation=1.0 if residual else 1.3),
+        clip=rule,
+    )
+    sums = Repeat(release=lattice.release(), times=steps)
+    return Draft(
+        dimension=p.d,
+        smoothing=smoothing,
+        schedule=schedule,
+        lattice=lattice,
+        release=Sequence(parts=(means.release(), moments.release(), sums)),
+        prediction=_prediction(p, schedule, lattice),
+        gradients=(steps + 2) * p.n,
+    )
+
+
+def _moments(
+    goal: Target, share: float, facts: Facts
+) -> tuple[MomentLattice, MomentLattice, Target]:
+    """The lattices of first and second moments, and what is left to pay for sums."""
+
+    def part(of: float) -> Target:
+        return replace(goal, units=int(goal.units * of))
+
+    means_share, moments_share = part(share * OF_MEANS), part(share * (1 - OF_MEANS))
+    if means_share.units == 0:
+        raise PlanRefused(
+            "privacy.epsilon is too small to pay for moments and for sums; ask a larger epsilon."
+        )
+    means = calibrate_moments(NAME, means_share, facts, 1)
+    moments = calibrate_moments(NAME, moments_share, facts, 2)
+    paid = Sequence(parts=(means.release(), moments.release()))
+    return means, moments, replace(goal, units=goal.units - goal.cost(paid))
+
+
+def _clip(
+    parameters: Parameters, p: Problem, facts: Facts, loss: Scalar
+) -> tuple[ClipRule | None, float]:
+    """How the run settles the clip, if it does, and the bound on slopes that the lattice is for."""
+    if parameters.clip is not None or loss.argument != "residual":
+        return None, clip_bound(parameters, p, facts)
+    high = min(CLIPS[1], max(-loss.low, loss.high))
+    return ClipRule(spread=SPREAD, low=min(CLIPS[0], high), high=high, unit=high), high
+
+
+def _prediction(
+    p: Problem, schedule: PreconditionedDescentSchedule, lattice: SumLattice
+) -> Prediction:
+    """Of whitened rows of norm sqrt(d + 1): d times the variance of the mean of all proposals."""
+    of_mean = lattice.variance * (p.d + 1) / p.n**2 / schedule.steps
+    return Prediction(
+        theorem="none: the variance of the mean of Newton steps, where they have converged",
+        excess_risk=rounded(p.d * of_mean / (2 * schedule.curvature)),
+        noise_squared=rounded(schedule.steps * p.d * lattice.variance),
+        paper_noise=0.0,
+        our_noise=rounded(sqrt(lattice.variance) / p.n),
+    )
+
+
+ALGORITHM = Algorithm(
+    name=NAME,
+    title="Newton steps on privately whitened rows",
+    paper=papers.NEWTON,
+    algorithm="none",
+    theorem="none",
+    problem="convex losses of one margin on bounded rows and labels, over a ball or all of R^d",
+    cost="first and second moments once, and a few noisy sums over all rows; costs add",
+    needs=Needs(
+        sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True, best_over_all=True
+    ),
+    parameters=Parameters,
+    schedule=PreconditionedDescentSchedule,
+    plan=plan,
+    examples=({"loss": "logistic", "set": "all"}, {"loss": "hinge", "set": "all"}),
+)

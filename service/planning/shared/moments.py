@@ -1,0 +1,154 @@
+"""First and second moments of rows and label, with noise, and rows in coordinates that follow from them.
+
+Column 0 is the constant of the encoding; x is a stored integer row without it, ||x||_2 <= l2_units. A
+label enters as an integer t towards zero, clamped as an integer to label_units (a NaN, or an infinity,
+counts as 0).
+
+**First moments.** The sum of u = (x, t, floor(|x|^2/(2 l2_units)), floor(t^2/label_units)), times an
+integer a. Replacing a record moves x and t by at most twice their bounds, and the other two, which are not
+negative, by theirs: l2_units/2 and label_units. So in l2
+
+    D = a sqrt(4 (l2_units^2 + label_units^2) + floor(l2_units/2)^2 + label_units^2), rounded up,
+
+and in l1 the sum of the same bounds, with isqrt(d l2_units^2) for that of x.
+
+**Derived rows.** Whatever has been released may say which coordinates rows are to be seen in: a derived row
+is a function of one stored row and of public numbers, so replacing one record replaces one of them. Its
+norm without the constant is at most 4095, *enforced on integers* (workers/kernels/derive.py) as that of
+stored rows is at ingestion; its column 0 is a constant of the Plan, K. So sums over derived rows have a
+sensitivity that rests on `derived` facts, and on nothing that was released.
+
+**Second moments.** z is a derived row without the constant, with the label as one more entry:
+|z|^2 <= R^2 = 4095^2 + label_units^2. Released is the lower triangle of the sum of z z', its diagonal times
+a and the entries below it times b, integers with b^2 <= 2 a^2. Replacing z by u moves the sum by
+E = z z' - u u'.
+
+- l2: the weighted triangle is no longer than a times the Frobenius norm, for an entry beside the
+  diagonal is in the matrix twice and b^2 <= 2 a^2. ||E||^2 = |z|^4 + |u|^4 - 2 <z, u>^2 <= 2 R^4: not
+  4 R^4, as both matrices are positive semidefinite. So D = a sqrt(2) R^2, rounded up. Attained by z and u
+  at right angles, each of length R.
+- l1, with b = a: the sum over j <= i of |z_i z_j| is (||z||_1^2 + |z|^2)/2, and E has at most twice that:
+  D = a (N^2 + R^2), N = the largest ||z||_1.
+
+**Range.** An entry of a contribution is at most M, and a is so small that b n M < 2^62. Within that, a is
+2^10, or 90 for 2^30 rows of second moments: its rounding wastes little.
+"""
+
+from math import isqrt, sqrt
+from typing import Literal
+
+from pydantic import PositiveFloat
+
+from service.errors import PlanRefused
+from service.planning.draft import Part
+from service.planning.lattice import (
+    BITS_MAX,
+    MomentLattice,
+    Target,
+    largest_sensitivity,
+    norm_of,
+)
+from service.planning.spec import Facts
+
+COLUMNS_MAX = 1000  # half a million entries of noise, and systems that are solved in a second
+DERIVED_UNITS = 4095  # the bound on a derived row, without its constant
+LABEL_WEIGHT = 0.5  # of a label at its bound, in bounds of a row
+_WEIGHT_MAX = 2**10  # of an entry: a thousandth is all that its rounding may waste
+_RANGE = 2**62
+
+Order = Literal[1, 2]
+
+
+class Coordinates(Part):
+    """Numbers of the run's own rules, which turn releases into coordinates and proposals into w."""
+
+    row_radius: PositiveFloat = 1.1  # C, in root mean squares of centred rows
+    label_radius: PositiveFloat = 2.5  # in standard deviations
+    damping: PositiveFloat  # m, in spectral norms of the noise
+    threshold: float = 0.5  # of chi^2, in standard deviations above its mean
+    inflation: PositiveFloat  # of the variance of proposals
+    longest: PositiveFloat = 6.0  # of a margin's deviation and of the intercept, for a loss of y m
+
+
+def derived(facts: Facts, constant: int) -> Facts:
+    """What is public of derived rows: units of 1/4095, and a norm of at most 1 besides the constant."""
+    longest = isqrt(DERIVED_UNITS**2 + constant**2 - 1) + 1
+    return facts.model_copy(
+        update={
+            "feature_step": 1 / DERIVED_UNITS,
+            "linf_units": DERIVED_UNITS,
+            "l2_units": longest,
+        }
+    )
+
+
+def row_bound(facts: Facts, order: Order) -> int:
+    """On the l2 norm of x, or of a derived row without its constant."""
+    return (facts.l2_units or 0) if order == 1 else DERIVED_UNITS
+
+
+def sensitivity(facts: Facts, order: Order, norm: str, label: int, a: int) -> int:
+    """By which replacing a record moves the weighted moments, at most."""
+    row = row_bound(facts, order)
+    row_l1 = isqrt((facts.columns - 1) * row**2)
+    if order == 1 and norm == "l2":
+        squared = 4 * (row**2 + label**2) + (row // 2) ** 2 + label**2
+        return isqrt(a**2 * squared - 1) + 1
+    if order == 1:
+        return a * (2 * (row_l1 + label) + row // 2 + label)
+    if norm == "l2":
+        return isqrt(2 * (a * (row**2 + label**2)) ** 2 - 1) + 1
+    return a * ((row_l1 + label) ** 2 + row**2 + label**2)
+
+
+def beside(order: Order, norm: str, a: int) -> int:
+    return isqrt(2 * a**2) if (order, norm) == (2, "l2") else a
+
+
+def largest_weight(facts: Facts, order: Order, norm: str, label: int) -> int:
+    """The largest a with which no entry of the sum leaves 62 bits."""
+    longest = max(row_bound(facts, order), label)
+    most = (_RANGE - 1) // (facts.rows * longest**order)
+    most = isqrt(most**2 // 2) if (order, norm) == (2, "l2") else most
+    return min(most, _WEIGHT_MAX)
+
+
+def calibrate_moments(name: str, goal: Target, facts: Facts, order: Order) -> MomentLattice:
+    """The lattice on which moments of this order cost at most what `goal` has."""
+    if facts.columns > COLUMNS_MAX:
+        raise PlanRefused(
+            f"{name} releases the second moments of all pairs of columns, of at most {COLUMNS_MAX}, and "
+            f"this dataset has {facts.columns}; use gradient-descent."
+        )
+    norm = norm_of(goal)
+    label = max(1, int(LABEL_WEIGHT * row_bound(facts, order)))
+    one, most = (
+        sensitivity(facts, order, norm, label, 1),
+        largest_weight(facts, order, norm, label),
+    )
+    bits = 1
+    while bits <= BITS_MAX and largest_sensitivity(goal, 1, bits + 1) // one <= most:
+        bits += 1
+    # D of a is at most a times that of 1, which was rounded up
+    a = min(most, largest_sensitivity(goal, 1, bits) // one)
+    if bits > BITS_MAX or a < 1:
+        raise PlanRefused(
+            f"privacy.epsilon is too small for {name}: the noise of moments would leave 64-bit integers. "
+            "Ask a larger epsilon, or use gradient-descent."
+        )
+    return MomentLattice(
+        order=order,
+        noise="gaussian" if norm == "l2" else "laplace",
+        bits=bits,
+        norm=norm,
+        diagonal=a,
+        beside=beside(order, norm, a),
+        label_units=label,
+        sensitivity_units=sensitivity(facts, order, norm, label, a),
+        step=1 / a,
+    )
+
+
+def deviation(lattice: MomentLattice) -> float:
+    """Of the noise in an entry of a sum (for second moments, beside the diagonal), in units of the rows."""
+    return sqrt(lattice.variance_of(1.0)) / lattice.beside

@@ -1,0 +1,161 @@
+"""Runs what service/planning/algorithms/preconditioned_descent.py planned.
+
+w is a model in white coordinates, its intercept first, for the centred rows of the frame."""
+
+from dataclasses import replace
+from math import erf, exp, log, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.planning.algorithms.preconditioned_descent import PreconditionedDescentSchedule
+from service.planning.lattice import SumLattice
+from service.planning.plan import Plan
+from service.planning.shared.moments import DERIVED_UNITS
+from workers.data import Data
+from workers.kernels.cholesky import cholesky, solve
+from workers.optimizers.coordinates import (
+    Located,
+    Whitened,
+    locate,
+    penalty_of,
+    shrinkage,
+    stored_weights,
+    whiten,
+)
+from workers.progress import Progress
+
+Floats = NDArray[np.float64]
+_CURVATURE_MIN, _VARIANCE_MIN = 0.03, 1e-6
+_START = 3.0  # of the first point: its margins' standard deviation, at most
+_PROBIT = pi / 8  # E logistic(m) for m ~ N(a, s^2) is about logistic(a/sqrt(1 + pi s^2/8))
+_SAFE = 1.2  # a step is shorter by this, where curvature follows from how margins are spread
+
+
+def run(plan: Plan, data: Data, progress: Progress) -> Floats:
+    schedule, lattice, n = plan.schedule, plan.lattice, plan.facts.rows
+    assert isinstance(schedule, PreconditionedDescentSchedule) and isinstance(lattice, SumLattice)
+    rules, ridge = schedule.coordinates, plan.spec.ridge
+    located = locate(plan, data, schedule.means, rules)
+    of_ridge = ridge / (1.0 if schedule.residual else 0.25)
+    white = whiten(plan, data, schedule.moments, rules, located, of_ridge)
+    radius = sqrt(white.effective + 1)
+    white = replace(white, a=data.derive(located.frame.centre, white.a, radius))
+    units = np.full(plan.dimension, radius)  # of a weight, for the rows that sums are over
+    units[0] = DERIVED_UNITS / schedule.constant
+    penalty = penalty_of(plan, located, white)
+
+    w = _start(schedule, located, white)
+    total, weight, squares = np.zeros_like(w), 0.0, 0.0
+    variance = kept = 0.0
+    for t in range(schedule.steps):
+        factor = _clip(schedule, located, white, w, data)
+        gradient = data.noisy_sum(w * units, 0, n) / n * units
+        noise = sqrt(lattice.variance) / n * radius * factor
+        curvature = _curvature(schedule, white, w)
+        proposal = w - _step(curvature, penalty, gradient, w)
+        share = (curvature / noise) ** 2 * (1 if schedule.residual else t + 1)
+        total, weight = total + share * proposal, weight + share
+        squares += (share * noise / curvature) ** 2
+        variance = squares / weight**2
+        w, kept = _shrunk(schedule, white, total / weight, variance)
+        progress.step()
+    w[0] = _intercept(schedule, located, w[0], variance * (units[0] / radius) ** 2, kept)
+    return plan.spec.set.project(stored_weights(plan, located, white, w))
+
+
+def _start(schedule: PreconditionedDescentSchedule, located: Located, white: Whitened) -> Floats:
+    """Least squares, or for a curved loss of y m the linear discriminant, by the moments alone."""
+    rules, y = schedule.coordinates, located.frame.label_centre
+    slopes = np.einsum("ij,j->i", white.a, white.b)
+    chi = float(np.einsum("i,i->", white.b, white.b))
+    slopes *= shrinkage(chi, white.b_noise**2, slopes.size, rules.threshold)
+    if schedule.residual or schedule.window is not None:
+        return np.concatenate([[y], slopes])
+    p = (1 + _likely(y)) / 2
+    slopes *= 0.5 / max(p * (1 - p), 0.1)
+    slopes *= min(1.0, _START / max(sqrt(white.spread(slopes)), 1e-9))
+    return np.concatenate([[log(p / (1 - p))], slopes])
+
+
+def _likely(y: float) -> float:
+    return min(max(y, -0.98), 0.98)
+
+
+def _clip(
+    schedule: PreconditionedDescentSchedule,
+    located: Located,
+    white: Whitened,
+    w: Floats,
+    data: Data,
+) -> float:
+    """The clip of the next sum in units of the Plan's, settled by what residuals are at w."""
+    rule = schedule.clip
+    if rule is None:
+        return 1.0
+    spread = sqrt(max(white.residual(w[1:]), white.v_noise / 2, _VARIANCE_MIN))
+    wanted = min(max(rule.spread * spread, rule.low), rule.high, located.frame.label_radius)
+    factor = wanted / rule.unit
+    data.set_clip(factor)
+    return factor
+
+
+def _curvature(schedule: PreconditionedDescentSchedule, white: Whitened, w: Floats) -> float:
+    """Of the mean loss in a margin at w, if margins or residuals are about normal."""
+    if schedule.residual:
+        if schedule.window is None:
+            return schedule.curvature
+        spread = sqrt(max(white.residual(w[1:]), white.v_noise / 2, _VARIANCE_MIN))
+        share = erf(schedule.window / (sqrt(8) * spread))
+        return max(schedule.curvature * min(1.0, _SAFE * share), _CURVATURE_MIN)
+    variance = white.spread(w[1:])
+    if schedule.window is not None:
+        share = schedule.window * 0.8 / sqrt(variance + 0.25)
+        return max(schedule.curvature * min(1.0, share), _CURVATURE_MIN)
+    flat = 1 / sqrt(1 + _PROBIT * variance)
+    e = exp(-abs(flat * w[0]))
+    curved = _SAFE * flat * e / (1 + e) ** 2 * 4 * schedule.curvature
+    return min(max(curved, _CURVATURE_MIN), schedule.curvature)
+
+
+def _step(curvature: float, penalty: Floats | None, gradient: Floats, w: Floats) -> Floats:
+    if penalty is None:
+        return gradient / curvature
+    left, _ = cholesky(curvature * np.eye(w.size) + penalty)
+    return np.asarray(solve(left, gradient + np.einsum("ij,j->i", penalty, w)))
+
+
+def _shrunk(
+    schedule: PreconditionedDescentSchedule, white: Whitened, mean: Floats, variance: float
+) -> tuple[Floats, float]:
+    """The mean of proposals, shrunk towards the constant model; and the factor."""
+    rules, w = schedule.coordinates, mean.copy()
+    length = float(np.einsum("i,i->", w[1:], w[1:]))
+    kept = shrinkage(length, rules.inflation * variance, w.size - 1, rules.threshold)
+    before = white.spread(w[1:])
+    w[1:] *= kept
+    if schedule.residual:
+        return w, kept
+    # the intercept of the same share of positives, and a model that is no surer than `longest`
+    w[0] *= sqrt((1 + _PROBIT * before * kept**2) / (1 + _PROBIT * before))
+    w[1:] *= min(1.0, rules.longest / max(sqrt(before) * kept, 1e-9))
+    w[0] = min(max(w[0], -rules.longest), rules.longest)
+    return w, kept
+
+
+def _intercept(
+    schedule: PreconditionedDescentSchedule,
+    located: Located,
+    w: float,
+    variance: float,
+    kept: float,
+) -> float:
+    """The intercept, weighed against what the mean of y says of it; where margins vary, that says
+    nothing of a loss of y m."""
+    y, noise = located.frame.label_centre, located.label_noise
+    if not schedule.residual:
+        if kept > 0 or schedule.window is not None:
+            return w
+        p = (1 + _likely(y)) / 2
+        y, noise = log(p / (1 - p)), noise / (2 * p * (1 - p))
+    return (w / variance + y / noise**2) / (1 / variance + 1 / noise**2)
