@@ -11,11 +11,16 @@ PLOTS = Path(sys.prefix) / "plots"
 
 
 def picture(
-    path: Path, ylabel: str, panels: dict[str, list[dict[str, Any]]], columns: int = 1
+    path: Path,
+    ylabel: str,
+    panels: dict[str, list[dict[str, Any]]],
+    columns: int = 1,
+    xlabel: str = "rows",
 ) -> None:
     """Curves by the title of their panel, see plot.py; so many panels to a row."""
     listed = [{"title": title, "curves": curves} for title, curves in panels.items()]
-    asked = {"path": str(path), "ylabel": ylabel, "columns": columns, "panels": listed}
+    asked = {"path": str(path), "ylabel": ylabel, "xlabel": xlabel, "columns": columns}
+    asked["panels"] = listed
     for line in in_environment(PLOTS, ["matplotlib"], "plot.py", json.dumps(asked)):
         print(line, end="")
     print(f"wrote {path}")

@@ -4,6 +4,8 @@ matplotlib.
     python plot.py '{"path": "", "ylabel": "", "columns": 1, "panels": [{"title": "", "curves": []}]}'
 
 A curve has a label, n and values, perhaps errors, and perhaps the theorem's exponent of 1/n: dashed.
+One of single points says so, by "points", one without any by "plain"; and "xlabel" may say what n is
+in place of rows.
 """
 
 import json
@@ -26,7 +28,13 @@ def main():
         for curve in panel["curves"]:
             n, values = curve["n"], curve["values"]
             line = axes.errorbar(
-                n, values, curve.get("errors"), marker="o", markersize=4, label=curve["label"]
+                n,
+                values,
+                curve.get("errors"),
+                marker="" if "plain" in curve else "o",
+                markersize=3 if "points" in curve else 4,
+                linestyle="" if "points" in curve else "-",
+                label=curve["label"],
             )
             if "exponent" in curve:
                 slope = [values[0] * (each / n[0]) ** -curve["exponent"] for each in n]
@@ -37,10 +45,12 @@ def main():
     for row in grid:
         row[0].set_ylabel(asked["ylabel"])
     for axes in grid[-1]:
-        axes.set_xlabel("rows")
+        axes.set_xlabel(asked.get("xlabel", "rows"))
     plt.tight_layout()
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.1)} if len(panels) == 1 else {}
-    grid[0][-1].legend(fontsize=7, title="dashed: the theorem's slope", title_fontsize=7, **below)
+    dashed = any("exponent" in curve for panel in panels for curve in panel["curves"])
+    title = "dashed: the theorem's slope" if dashed else None
+    grid[0][-1].legend(fontsize=7, title=title, title_fontsize=7, **below)
     plt.savefig(asked["path"], dpi=110, bbox_inches="tight", metadata={"Software": None})
 
 

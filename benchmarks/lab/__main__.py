@@ -12,6 +12,7 @@ is only ever reported. Fits are kept beside the virtual environment and repeated
 
 import argparse
 from functools import partial
+from pathlib import Path
 
 from benchmarks.lab import calibrate, fits, report
 from benchmarks.lab.problems import NAMES, part
@@ -35,6 +36,7 @@ def options(arguments=None):
     parser.add_argument("--first", action="store_true", help="one loss per kind of label")
     parser.add_argument("--fresh", action="store_true", help="forget earlier fits")
     parser.add_argument("--calibrate", action="store_true", help="fit predictions and write them")
+    parser.add_argument("--plot", type=Path, help="a picture of what was expected and what came")
     return parser.parse_args(arguments)
 
 
@@ -76,8 +78,11 @@ def main(arguments=None):
         show(f"\nwrote {calibrate.PATH}; Plans predict by it from now on")
         return
     show("\nactual excess risks within the band that the Plan predicts")
-    for text in calibrate.coverage(calibrate.seen(rows, results, asked.seeds)):
+    seen = list(calibrate.seen(rows, results, asked.seeds))
+    for text in calibrate.coverage(seen):
         show(text)
+    if asked.plot:
+        calibrate.picture(seen, asked.plot)
 
 
 if __name__ == "__main__":

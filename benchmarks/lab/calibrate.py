@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import lsq_linear
 
+from benchmarks import pictures
 from benchmarks.lab.fits import Results, anchors, fit
 from benchmarks.lab.report import Row
 from service.planning import expected
@@ -129,3 +131,24 @@ def coverage(runs: Iterable[Seen]) -> Iterator[str]:
             f"{part:5}{name:32}{loss:9}{len(verdicts):6} runs: {inside:.0%} within the band, "
             f"{below:.0%} below the median"
         )
+
+
+def picture(runs: Iterable[Seen], path: Path) -> None:
+    """Actual against expected excess risk, of the part that nothing was fitted on."""
+    told = [run for run in runs if run.part == "held" and run.predicted is not None]
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for loss in ("logistic", "squared"):
+        those = [run for run in told if run.loss == loss]
+        curves = []
+        for name in sorted({run.algorithm for run in those}):
+            own = [run for run in those if run.algorithm == name]
+            medians = [run.predicted.median for run in own]
+            actual = [max(run.excess, LEAST) for run in own]
+            curves.append({"label": name, "n": medians, "values": actual, "points": True})
+        ends = [
+            min(c for each in curves for c in each["n"]),
+            max(c for each in curves for c in each["n"]),
+        ]
+        curves.append({"label": "as expected", "n": ends, "values": ends, "plain": True})
+        panels[f"{loss}: expected and actual"] = curves
+    pictures.picture(path, "actual excess risk", panels, 2, "expected (median)")
