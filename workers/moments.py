@@ -61,12 +61,12 @@ def label_integers(y: Floats, centre: float, radius: float, units: int) -> NDArr
 
 
 def first_moments(facts: Facts, lattice: MomentLattice) -> Add:
-    """The weighted sum of (x without the constant, t, |x|^2/(2 l2_units), t^2/label_units)."""
-    l2_units, units = facts.l2_units, lattice.label_units
+    """The weighted sum of (x without the constant, t, and what is made of |x|^2 and t^2)."""
+    l2_units, units, binary = facts.l2_units, lattice.label_units, facts.label == "binary"
 
     def add(x: Array, y: Array) -> Sum:
         total = np.zeros(lattice.entries(facts.columns), dtype=np.int64)
-        derive.add_means(total, x, label_integers(y, 0.0, 1.0, units), l2_units, units)
+        derive.add_means(total, x, label_integers(y, 0.0, 1.0, units), l2_units, units, binary)
         return total * lattice.diagonal
 
     return add
@@ -112,7 +112,8 @@ def mean_units(facts: Facts, lattice: MomentLattice) -> Floats:
     """What a unit of each first moment is worth, in units of x, y, |x|^2 and y^2."""
     step, label = facts.feature_step or 0.0, 1 / lattice.label_units
     worth = np.full(lattice.entries(facts.columns), step)
-    worth[-3:] = label, 2 * (facts.l2_units or 0) * step**2, label
+    longest = facts.l2_units or 1
+    worth[-3:] = label, longest * step**2, 1 / longest
     return worth
 
 

@@ -11,22 +11,21 @@ from numpy.typing import NDArray
 from service.planning.algorithms.preconditioned_descent import PreconditionedDescentSchedule
 from service.planning.lattice import SumLattice
 from service.planning.plan import Plan
-from service.planning.shared.moments import DERIVED_UNITS
+from service.planning.shared.moments import DERIVED_UNITS, Coordinates
 from workers.data import Data
-from workers.kernels.cholesky import cholesky, solve
+from workers.kernels.symmetric import solve
 from workers.optimizers.coordinates import (
     Located,
-    Whitened,
+    White,
     locate,
     penalty_of,
-    shrinkage,
     stored_weights,
     whiten,
 )
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
-_CURVATURE_MIN, _VARIANCE_MIN = 0.03, 1e-6
+_CURVATURE_MIN = 0.03
 _START = 3.0  # of the first point: its margins' standard deviation, at most
 _PROBIT = pi / 8  # E logistic(m) for m ~ N(a, s^2) is about logistic(a/sqrt(1 + pi s^2/8))
 _SAFE = 1.2  # a step is shorter by this, where curvature follows from how margins are spread
@@ -39,7 +38,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     located = locate(plan, data, schedule.means, rules)
     of_ridge = ridge / (1.0 if schedule.residual else 0.25)
     white = whiten(plan, data, schedule.moments, rules, located, of_ridge)
-    radius = sqrt(white.effective + 1)
+    radius = _radius(rules, white)
     white = replace(white, a=data.derive(located.frame.centre, white.a, radius))
     units = np.full(plan.dimension, radius)  # of a weight, for the rows that sums are over
     units[0] = DERIVED_UNITS / schedule.constant
@@ -54,7 +53,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         noise = sqrt(lattice.variance) / n * radius * factor
         curvature = _curvature(schedule, white, w)
         proposal = w - _step(curvature, penalty, gradient, w)
-        share = (curvature / noise) ** 2 * (1 if schedule.residual else t + 1)
+        share = (curvature / noise) ** 2 * (t + 1) ** schedule.growth
         total, weight = total + share * proposal, weight + share
         squares += (share * noise / curvature) ** 2
         variance = squares / weight**2
@@ -64,12 +63,15 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     return plan.spec.set.project(stored_weights(plan, located, white, w))
 
 
-def _start(schedule: PreconditionedDescentSchedule, located: Located, white: Whitened) -> Floats:
+def _radius(rules: Coordinates, white: White) -> float:
+    effective = white.effective
+    return max(rules.white_radius * sqrt(effective + min(1.0, effective)), 1e-3)
+
+
+def _start(schedule: PreconditionedDescentSchedule, located: Located, white: White) -> Floats:
     """Least squares, or for a curved loss of y m the linear discriminant, by the moments alone."""
     rules, y = schedule.coordinates, located.frame.label_centre
-    slopes = np.einsum("ij,j->i", white.a, white.b)
-    chi = float(np.einsum("i,i->", white.b, white.b))
-    slopes *= shrinkage(chi, white.b_noise**2, slopes.size, rules.threshold)
+    slopes = white.b * white.kept(white.b, white.b_noise, rules.doubt)
     if schedule.residual or schedule.window is not None:
         return np.concatenate([[y], slopes])
     p = (1 + _likely(y)) / 2
@@ -85,7 +87,7 @@ def _likely(y: float) -> float:
 def _clip(
     schedule: PreconditionedDescentSchedule,
     located: Located,
-    white: Whitened,
+    white: White,
     w: Floats,
     data: Data,
 ) -> float:
@@ -93,20 +95,19 @@ def _clip(
     rule = schedule.clip
     if rule is None:
         return 1.0
-    spread = sqrt(max(white.residual(w[1:]), white.v_noise / 2, _VARIANCE_MIN))
-    wanted = min(max(rule.spread * spread, rule.low), rule.high, located.frame.label_radius)
+    wanted = max(rule.spread * sqrt(white.residual(w[1:])), rule.low)
+    wanted = min(wanted, rule.high, located.frame.label_radius)
     factor = wanted / rule.unit
     data.set_clip(factor)
     return factor
 
 
-def _curvature(schedule: PreconditionedDescentSchedule, white: Whitened, w: Floats) -> float:
+def _curvature(schedule: PreconditionedDescentSchedule, white: White, w: Floats) -> float:
     """Of the mean loss in a margin at w, if margins or residuals are about normal."""
     if schedule.residual:
         if schedule.window is None:
             return schedule.curvature
-        spread = sqrt(max(white.residual(w[1:]), white.v_noise / 2, _VARIANCE_MIN))
-        share = erf(schedule.window / (sqrt(8) * spread))
+        share = erf(schedule.window / sqrt(8 * white.residual(w[1:])))
         return max(schedule.curvature * min(1.0, _SAFE * share), _CURVATURE_MIN)
     variance = white.spread(w[1:])
     if schedule.window is not None:
@@ -121,25 +122,25 @@ def _curvature(schedule: PreconditionedDescentSchedule, white: Whitened, w: Floa
 def _step(curvature: float, penalty: Floats | None, gradient: Floats, w: Floats) -> Floats:
     if penalty is None:
         return gradient / curvature
-    left, _ = cholesky(curvature * np.eye(w.size) + penalty)
-    return np.asarray(solve(left, gradient + np.einsum("ij,j->i", penalty, w)))
+    hessian = curvature * np.eye(w.size) + penalty
+    return np.asarray(solve(hessian, gradient + np.einsum("ij,j->i", penalty, w)))
 
 
 def _shrunk(
-    schedule: PreconditionedDescentSchedule, white: Whitened, mean: Floats, variance: float
+    schedule: PreconditionedDescentSchedule, white: White, mean: Floats, variance: float
 ) -> tuple[Floats, float]:
     """The mean of proposals, shrunk towards the constant model; and the factor."""
     rules, w = schedule.coordinates, mean.copy()
-    length = float(np.einsum("i,i->", w[1:], w[1:]))
-    kept = shrinkage(length, rules.inflation * variance, w.size - 1, rules.threshold)
+    variances = np.full(w.size - 1, schedule.inflation * variance)
+    kept = white.kept(w[1:], variances, rules.doubt)
     before = white.spread(w[1:])
     w[1:] *= kept
     if schedule.residual:
         return w, kept
     # the intercept of the same share of positives, and a model that is no surer than `longest`
     w[0] *= sqrt((1 + _PROBIT * before * kept**2) / (1 + _PROBIT * before))
-    w[1:] *= min(1.0, rules.longest / max(sqrt(before) * kept, 1e-9))
-    w[0] = min(max(w[0], -rules.longest), rules.longest)
+    w[1:] *= min(1.0, schedule.longest / max(sqrt(before) * kept, 1e-9))
+    w[0] = min(max(w[0], -schedule.longest), schedule.longest)
     return w, kept
 
 

@@ -67,8 +67,9 @@ def whitened(x, weights, offsets, scales, constant, fast, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_means(total, x, labels, l2_units, label_units):
-    """total += the sum of (x without column 0, t, |x|^2/(2 l2_units), t^2/label_units), rounded down."""
+def add_means(total, x, labels, l2_units, label_units, binary):
+    """total += the sum of (x without column 0, t, |x|^2/l2_units, t^2 l2_units/label_units^2), rounded
+    down; the last not for binary labels."""
     columns = x.shape[1]
     for r in range(x.shape[0]):
         squares = np.int64(0)
@@ -78,5 +79,6 @@ def add_means(total, x, labels, l2_units, label_units):
             squares += entry * entry
         label = np.int64(labels[r])
         total[columns - 1] += label
-        total[columns] += squares // (2 * l2_units)
-        total[columns + 1] += label * label // label_units
+        total[columns] += squares // l2_units
+        if not binary:
+            total[columns + 1] += label * label * l2_units // (label_units * label_units)

@@ -11,11 +11,13 @@ from service.planning.lattice import MomentLattice
 from service.planning.plan import Plan
 from service.planning.shared.moments import DERIVED_UNITS, Coordinates, deviation
 from workers.data import Data, Frame
-from workers.kernels.cholesky import cholesky, inverse
+from workers.kernels.symmetric import eigen
 
 Floats = NDArray[np.float64]
-_LEAST_SPREAD = 0.005  # of rows about their mean, in squared bounds of a row
-_MORE = 1.25  # damping, where S and it are not positive definite
+_SAFE = 1.2  # deviations of noise that a variance is taken to be larger by
+_SPREAD_MIN = 0.02  # of the trace, that is shared out among all directions
+_VARIANCE_MIN = 1e-6
+_MORE = 1.3  # damping, where white rows have too many dimensions
 _LABEL_VARIANCE = 0.25  # of the mean of y, before anything is known of it
 
 
@@ -28,53 +30,65 @@ class Located:
 
 
 @dataclass(frozen=True)
-class Whitened:
-    """In the frame: S, about the covariance of x; b, about that with y; v, that of y; the deviations of
-    the noise in an entry of b and in v; `a`, by which rows are about white; the trace of a S a'."""
+class White:
+    """In the frame: `a`, by which rows are about white; the variances `r` of its rows; b, about their
+    covariances with y, and the variances of the noise in it; v, that of y, and the noise's deviation."""
 
-    S: Floats
-    b: Floats
-    v: float
-    b_noise: float
-    v_noise: float
     a: Floats
-    effective: float
+    r: Floats
+    b: Floats
+    b_noise: Floats
+    v: float
+    v_noise: float
+
+    @property
+    def effective(self) -> float:
+        return float(self.r.sum())
 
     def back(self, w: Floats) -> Floats:
-        """What weights of white coordinates are for x."""
+        """What weights of white rows are for x."""
         return np.asarray(np.einsum("ij,i->j", self.a, w))
 
     def spread(self, w: Floats) -> float:
         """The variance of margins."""
-        beta = self.back(w)
-        return max(0.0, float(np.einsum("i,ij,j->", beta, self.S, beta)))
+        return float(np.einsum("i,i,i->", self.r, w, w))
 
     def residual(self, w: Floats) -> float:
-        """The variance of y - <w, x>, as it is released: it may be negative."""
-        return self.v - 2 * float(np.einsum("i,i->", self.back(w), self.b)) + self.spread(w)
+        """The variance of y - <w, x>, but no less than its noise may hide."""
+        found = self.v - 2 * float(np.einsum("i,i->", w, self.b)) + self.spread(w)
+        return max(found, self.v_noise / 2, _VARIANCE_MIN)
+
+    def kept(self, w: Floats, variances: Floats, doubt: float) -> float:
+        """How much to keep of w, known to such variances: James and Stein's factor in the metric of
+        margins, 0 where noise alone might spread them as much."""
+        noise = self.r * variances
+        spread, expected = self.spread(w), float(noise.sum())
+        if spread <= expected + doubt * sqrt(2 * float(np.einsum("i,i->", noise, noise))):
+            return 0.0
+        return 1 - expected / spread
 
 
 def locate(plan: Plan, data: Data, lattice: MomentLattice, rules: Coordinates) -> Located:
     """From the first moments; the centre of labels is shrunk towards 0 as far as noise calls for."""
     facts, n = plan.facts, plan.facts.rows
-    bound, step = facts.linf or 1.0, facts.feature_step or 0.0
-    longest = facts.l2 or 1.0
+    bound, longest, step = facts.linf or 1.0, facts.l2 or 1.0, facts.feature_step or 0.0
     released = data.noisy_means() / n
     noise = deviation(lattice) / n
     entry, label = noise * step, noise / lattice.label_units
+    relative = entry / longest  # the noise of the mean of |x|^2 is as much of its bound
     raw, (y, squares, y_squares) = released[:-3], released[-3:]
-    centre = np.clip(raw, -bound, bound)
-    about = squares - (float(np.einsum("i,i->", raw, raw)) - raw.size * entry**2)
-    about = max(about, _LEAST_SPREAD * longest**2)
-    radius = min(rules.row_radius * sqrt(about + raw.size * entry**2), 2 * longest)
+    of_noise = raw.size * entry**2
+    of_mean = max(float(np.einsum("i,i->", raw, raw)) - of_noise, 0.0)
+    variance = max(float(squares) - of_mean, 0.0)
+    variance += _SAFE * entry * sqrt(longest**2 + 4 * of_mean + 2 * of_noise)
+    radius = min(rules.row_radius * sqrt(variance + of_noise), longest)
     y = min(max(float(y), -1.0), 1.0) / (1 + label**2 / _LABEL_VARIANCE)
-    widest = 1 + abs(y)
-    if facts.label == "binary":
-        label_radius = widest
-    else:
-        deviation_y = sqrt(max(float(y_squares) - y**2, 0.0) + 2 * label)
-        label_radius = min(rules.label_radius * min(max(deviation_y, 0.01), 1.0), widest)
-    return Located(Frame(centre, radius, y, label_radius), label)
+    label_radius = 1 + abs(y)
+    if facts.label != "binary":
+        variance = max(float(y_squares) - y**2, 0.0)
+        variance += _SAFE * sqrt(relative**2 + 4 * y**2 * label**2)
+        label_radius = min(rules.label_radius * max(sqrt(variance), 0.01), label_radius)
+    return Located(Frame(np.clip(raw, -bound, bound), radius, y, label_radius), label)
 
 
 def whiten(
@@ -84,42 +98,41 @@ def whiten(
     rules: Coordinates,
     located: Located,
     ridge: float,
-) -> Whitened:
+) -> White:
     """From the second moments; `ridge` is added to S."""
     n, frame = plan.facts.rows, located.frame
     moments = data.noisy_moments(frame) / n
-    S, b = moments[:-1, :-1].copy(), moments[:-1, -1].copy()
+    size = len(moments) - 1
     unit, label = frame.radius / DERIVED_UNITS, frame.label_radius / lattice.label_units
     noise = deviation(lattice) / n
-    v_noise = noise * label**2 * lattice.beside / lattice.diagonal
-    least = rules.damping * 2 * sqrt(len(moments)) * noise * unit**2
-    damping, one = least, np.eye(len(S))
-    while not cholesky(S + (damping - least / 2) * one)[1]:
+    norm = 2 * sqrt(size + 1) * noise * unit**2
+    values, vectors = eigen(moments[:-1, :-1].copy())
+    trace = max(float(values.sum()), 1e-6)
+    signal = np.maximum(values - rules.threshold * norm, 0.0)
+    signal += max(trace - float(signal.sum()), _SPREAD_MIN * trace) / max(size, 1)
+    damping = rules.damping * norm + ridge
+    most = rules.effective
+    if plan.facts.label == "binary":
+        most *= max(1 - min(abs(frame.label_centre), 0.98) ** 2, 0.2)
+    while (effective := float((signal / (signal + damping)).sum())) * (effective + 1) > most**2:
         damping *= _MORE
-    damping += ridge
-    a = inverse(cholesky(S + damping * one)[0])
-    effective = max(0.0, len(S) - damping * float(np.einsum("ij,ij->", a, a)))
-    v = min(max(float(moments[-1, -1]), 1e-6), frame.label_radius**2)
-    return Whitened(S, b, v, noise * unit * label, v_noise, a, effective)
+    scale = 1 / np.sqrt(signal + damping)
+    a = vectors * scale[:, None]
+    b = np.einsum("ij,j->i", a, moments[:-1, -1])
+    v = min(max(float(moments[-1, -1]), _VARIANCE_MIN), frame.label_radius**2)
+    v_noise = noise * label**2 * lattice.beside / lattice.diagonal
+    b_noise = (noise * unit * label * scale) ** 2
+    return White(a, signal * scale**2, b, b_noise, v, v_noise)
 
 
-def shrinkage(squared: float, variance: float, size: int, threshold: float) -> float:
-    """James and Stein's factor for `size` weights of this squared length, each known to a variance; 0
-    where noise alone might be as long."""
-    chi = squared / max(variance, 1e-300)
-    if chi < size + threshold * sqrt(2 * size):
-        return 0.0
-    return max(0.0, 1 - max(size - 2, 0.5) / max(chi, 1e-12))
-
-
-def stored_weights(plan: Plan, located: Located, white: Whitened, w: Floats) -> Floats:
+def stored_weights(plan: Plan, located: Located, white: White, w: Floats) -> Floats:
     """The weights of rows as they are stored: their column 0 is the constant, `linf`."""
     beta = white.back(w[1:])
     intercept = w[0] - float(np.einsum("i,i->", located.frame.centre, beta))
     return np.concatenate([[intercept / (plan.facts.linf or 1.0)], beta])
 
 
-def penalty_of(plan: Plan, located: Located, white: Whitened) -> Floats | None:
+def penalty_of(plan: Plan, located: Located, white: White) -> Floats | None:
     """The Hessian of the ridge in white coordinates; none without one."""
     if plan.spec.ridge == 0:
         return None

@@ -3,28 +3,30 @@
 **Problem.** min over a ball, or all of R^d, of F(w) = (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l
 convex in the margin. Rows and labels have bounds, and column 0 of the rows is the constant.
 
-**Schedule.** Three kinds of releases, each of which lets the next one see rows in better coordinates:
+**Schedule.** Three kinds of releases, each of which lets the next see rows in better coordinates:
 
-1. first moments: the mean c of x, that of y, and the total variances tr = E||x - c||^2 and V of y;
-2. second moments of (x - c)/C, C = 1.1 sqrt(tr), and of y about its mean in 2.5 standard deviations:
-   S about the covariance of x, b about that with y;
-3. T sums of gradients over whitened rows A (x - c), A'A = (S + m I)^-1, in units of sqrt(d_eff + 1),
-   behind a constant K; d_eff is the trace of A S A', and m is `damping` times the spectral norm of the
-   noise in S, or so much more that S + m I has no eigenvalue below half of that. (A is the inverse of
-   a Cholesky factor: what follows does not depend on how whitened rows are turned.)
+1. first moments: the mean c of x, that of y, and how far x and y are spread about them;
+2. second moments of (x - c)/C, C a little more than the root mean square, and of y about its mean in
+   2.5 standard deviations: S about the covariance of x, b about that of x and y, v that of y. With `s`
+   the spectral norm of their noise, eigenvalues of S below 0.7 s count as noise; what the trace has
+   beyond the others is shared out among all. So S = V diag(e) V';
+3. T sums of gradients over white rows A (x - c), A = diag(e + m)^-1/2 V', in units of a little more
+   than sqrt(d_eff), behind a constant K. d_eff is the trace of A S A'; m is at least 0.3 s, and so
+   large that d_eff is not beyond what the noise of the sums can bear: where that is large, rows are
+   hardly whitened at all.
 
 In these coordinates the Hessian is about k, the mean curvature of l, times the identity, so w - g/k is
-by itself the minimiser plus noise; the mean of such proposals, weighted by their variances, gets back
-what T steps divided. It is shrunk towards the constant model by James and Stein's factor
-1 - (d - 2)/chi^2, or to it where chi^2, its squared length over its variance, is no more than noise
-makes of nothing; the next gradient is taken there. So no radius is needed, no step size, and where data
-cannot carry a model the constant is what comes out.
+by itself the minimiser plus noise. The mean of such proposals, weighted by their variances, gets back
+what T steps divided. It is shrunk towards the constant model by a factor of James and Stein's kind, or
+to it where the variance of its margins is no more than noise makes of nothing; the next gradient is
+taken there. So no radius and no step size is needed, and where data cannot carry a model the constant
+comes out.
 
 For a loss of the residual k is the share of residuals on its slope, if these are normal, and slopes are
-clipped at `spread` standard deviations of the residual, which S, b and V tell (unless a clip is set).
-For a loss of y m, k is l'' averaged over margins as they are spread. A corner is replaced by its
-Moreau envelope. T and the damping follow from t = d/(n sqrt(2 rho)): 1.9 t^-0.4 within [1, 12] and
-2 sqrt(t) within [0.3, 4]; they were fitted, like the shares of the budget, by simulation.
+clipped at about 2 standard deviations of the residual, as S, b and v tell it (unless a clip is set). For
+a loss of y m, k is l'' averaged over margins as they are spread. A corner is replaced by its Moreau
+envelope. T and how wide radii are follow from t = d/(n sqrt(2 rho)): 1.9 t^-0.4, and 0.89 t^-0.05 of
+what they are at t = 0.1. All these numbers, and shares of the budget, were fitted by simulation.
 
 A set is kept to by projecting the result; ridge is part of every step.
 
@@ -63,11 +65,17 @@ from service.planning.shared.moments import (
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "preconditioned-descent"
-SHARE, OF_MEANS = 0.35, 2 / 7  # of the budget, for moments; of that, for first moments
-STEPS, STEPS_POWER, STEPS_MAX = 1.9, -0.4, 12
-DAMPING, DAMPING_RANGE = 2.0, (0.3, 4.0)
-CONSTANT = round(0.3 * DERIVED_UNITS)  # K
-SPREAD = 2.2  # residual standard deviations at which slopes are clipped
+SHARE, OF_MEANS = 0.37, 12 / 37  # of the budget, for moments; of that, for first moments
+STEPS, STEPS_POWER, STEPS_MAX = (
+    1.9,
+    -0.4,
+    {True: 12, False: 16},
+)  # for a loss of the residual, of y m
+LOOSER = 0.89, 1e-4, -0.05  # radii are larger where there is much data
+ROW_RADIUS, WHITE_RADIUS = 1.15, 1.05
+EFFECTIVE = 0.35
+CONSTANT = 0.3  # K, at least, in bounds of a row
+SPREAD = 2.0  # residual standard deviations at which slopes are clipped
 CLIPS = (0.01, 1.0)  # labels are within [-1, 1]
 WIDTHS = {"residual": 0.05, "margin": 0.5}  # over which a corner is rounded
 
@@ -92,6 +100,9 @@ class PreconditionedDescentSchedule(Schedule):
     constant: PositiveInt
     steps: PositiveInt
     residual: bool  # whether the loss is one of the residual; else of y m
+    inflation: PositiveFloat  # of the variance of proposals
+    growth: float  # later proposals weigh more, by this power of their number
+    longest: PositiveFloat = 6.0  # of margins' deviation and of the intercept, for a loss of y m
     curvature: PositiveFloat
     window: PositiveFloat | None
     coordinates: Coordinates
@@ -125,21 +136,24 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         smoothing = Moreau(smoothness=1 / WIDTHS["residual" if residual else "margin"])
         loss = loss.smoothed(smoothing.smoothness)
     t = p.d / (p.n * sqrt(2 * goal.rho))
-    steps = parameters.steps or min(max(round(STEPS * t**STEPS_POWER), 1), STEPS_MAX)
-    damping = min(max(DAMPING * sqrt(t), DAMPING_RANGE[0]), DAMPING_RANGE[1])
+    steps = parameters.steps or min(max(round(STEPS * t**STEPS_POWER), 1), STEPS_MAX[residual])
+    rules = _rules(goal, p, t, parameters.share, residual)
+    constant = _constant(rules, p)
 
     means, moments, left = _moments(goal, parameters.share, facts)
-    rule, clip = _clip(parameters, p, facts, loss)
-    lattice = calibrate(left, derived(facts, CONSTANT), p, clip, times=steps)
+    rule, clip = _clip(parameters, p, facts, loss, SPREAD * _looser(t))
+    lattice = calibrate(left, derived(facts, constant), p, clip, times=steps)
     schedule = PreconditionedDescentSchedule(
         means=means,
         moments=moments,
-        constant=CONSTANT,
+        constant=constant,
         steps=steps,
         residual=residual,
         curvature=loss.curvature,
         window=loss.jump / loss.curvature if loss.straight and loss.jump < inf else None,
-        coordinates=Coordinates(damping=rounded(damping), inflation=1.0 if residual else 1.3),
+        inflation=1.0 if residual else 1.1,
+        growth=0.0 if residual else 1.5,
+        coordinates=rules,
         clip=rule,
     )
     sums = Repeat(release=lattice.release(), times=steps)
@@ -173,14 +187,37 @@ def _moments(
     return means, moments, replace(goal, units=goal.units - goal.cost(paid))
 
 
+def _looser(t: float) -> float:
+    factor, least, power = LOOSER
+    return float(factor * max(t, least) ** power)
+
+
+def _rules(goal: Target, p: Problem, t: float, share: float, residual: bool) -> Coordinates:
+    slope = 2 * SPREAD if residual else 8.0  # 2 over l'' at 0, for a loss of y m
+    effective = EFFECTIVE * sqrt((1 - share) * 2 * goal.rho) * p.n / slope
+    return Coordinates(
+        row_radius=rounded(ROW_RADIUS * _looser(t)),
+        effective=rounded(effective),
+        white_radius=rounded(WHITE_RADIUS * _looser(t)),
+    )
+
+
+def _constant(rules: Coordinates, p: Problem) -> int:
+    """K: a weight of 1 for the constant, where white rows are few in dimensions; at least CONSTANT."""
+    most = min(float(p.d), rules.effective)
+    radius = rules.white_radius * sqrt(most + min(1.0, most))
+    return round(DERIVED_UNITS * min(1.0, max(CONSTANT, 1 / radius)))
+
+
 def _clip(
-    parameters: Parameters, p: Problem, facts: Facts, loss: Scalar
+    parameters: Parameters, p: Problem, facts: Facts, loss: Scalar, spread: float
 ) -> tuple[ClipRule | None, float]:
     """How the run settles the clip, if it does, and the bound on slopes that the lattice is for."""
     if parameters.clip is not None or loss.argument != "residual":
         return None, clip_bound(parameters, p, facts)
     high = min(CLIPS[1], max(-loss.low, loss.high))
-    return ClipRule(spread=SPREAD, low=min(CLIPS[0], high), high=high, unit=high), high
+    low = min(CLIPS[0], high)
+    return ClipRule(spread=rounded(spread), low=low, high=high, unit=high), high
 
 
 def _prediction(

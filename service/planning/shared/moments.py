@@ -4,13 +4,13 @@ Column 0 is the constant of the encoding; x is a stored integer row without it, 
 label enters as an integer t towards zero, clamped as an integer to label_units (a NaN, or an infinity,
 counts as 0).
 
-**First moments.** The sum of u = (x, t, floor(|x|^2/(2 l2_units)), floor(t^2/label_units)), times an
-integer a. Replacing a record moves x and t by at most twice their bounds, and the other two, which are not
-negative, by theirs: l2_units/2 and label_units. So in l2
+**First moments.** The sum of u = (x, t, floor(|x|^2/L), floor(t^2 L/label_units^2)), L = l2_units, times
+an integer a; the last is 0 for a binary label. Replacing a record moves x and t by at most twice their
+bounds, and the other two, which are not negative, by L. So in l2
 
-    D = a sqrt(4 (l2_units^2 + label_units^2) + floor(l2_units/2)^2 + label_units^2), rounded up,
+    D = a sqrt(4 (L^2 + label_units^2) + L^2 + L^2), rounded up,
 
-and in l1 the sum of the same bounds, with isqrt(d l2_units^2) for that of x.
+the last L^2 not for a binary label; and in l1 the sum of the same bounds, with isqrt(d L^2) for x.
 
 **Derived rows.** Whatever has been released may say which coordinates rows are to be seen in: a derived row
 is a function of one stored row and of public numbers, so replacing one record replaces one of them. Its
@@ -60,14 +60,15 @@ Order = Literal[1, 2]
 
 
 class Coordinates(Part):
-    """Numbers of the run's own rules, which turn releases into coordinates and proposals into w."""
+    """Numbers of a run's own rules, by which releases become coordinates."""
 
-    row_radius: PositiveFloat = 1.1  # C, in root mean squares of centred rows
+    row_radius: PositiveFloat  # of centred rows, in root mean squares
     label_radius: PositiveFloat = 2.5  # in standard deviations
-    damping: PositiveFloat  # m, in spectral norms of the noise
-    threshold: float = 0.5  # of chi^2, in standard deviations above its mean
-    inflation: PositiveFloat  # of the variance of proposals
-    longest: PositiveFloat = 6.0  # of a margin's deviation and of the intercept, for a loss of y m
+    threshold: PositiveFloat = 0.7  # below it an eigenvalue is noise, in norms of that
+    damping: PositiveFloat = 0.3  # added to each, in the same
+    effective: PositiveFloat  # how many dimensions white rows may have, where labels are balanced
+    white_radius: PositiveFloat  # of white rows, in root mean squares
+    doubt: PositiveFloat = 0.5  # standard deviations of chance that a model must be longer by
 
 
 def derived(facts: Facts, constant: int) -> Facts:
@@ -91,11 +92,11 @@ def sensitivity(facts: Facts, order: Order, norm: str, label: int, a: int) -> in
     """By which replacing a record moves the weighted moments, at most."""
     row = row_bound(facts, order)
     row_l1 = isqrt((facts.columns - 1) * row**2)
+    squares = 1 if facts.label == "binary" else 2  # that are released besides
     if order == 1 and norm == "l2":
-        squared = 4 * (row**2 + label**2) + (row // 2) ** 2 + label**2
-        return isqrt(a**2 * squared - 1) + 1
+        return isqrt(a**2 * (4 * (row**2 + label**2) + squares * row**2) - 1) + 1
     if order == 1:
-        return a * (2 * (row_l1 + label) + row // 2 + label)
+        return a * (2 * (row_l1 + label) + squares * row)
     if norm == "l2":
         return isqrt(2 * (a * (row**2 + label**2)) ** 2 - 1) + 1
     return a * ((row_l1 + label) ** 2 + row**2 + label**2)

@@ -1,0 +1,137 @@
+"""Symmetric matrices, in plain loops: the same bits on any number of threads, which LAPACK's are not.
+Inner loops run along rows, for the compiler to make vector code of."""
+
+import numpy as np
+from numba import njit
+
+_SWEEPS = 60  # for one eigenvalue; two or three do
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def eigen(a):
+    """(values, vectors in rows) of a symmetric matrix, in no order: by Householder's reflections to three
+    diagonals, then by the implicit QL method (Golub and Van Loan, 8.3)."""
+    values, beside, vectors = _tridiagonal(a.copy())
+    _diagonal(values, beside, vectors)
+    return values, vectors
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _tridiagonal(a):
+    """The diagonal, what is beside it (entry i between i - 1 and i), and Q' with Q' a Q of that form."""
+    size = a.shape[0]
+    turned = np.eye(size)
+    v, p = np.zeros(size), np.zeros(size)
+    for k in range(size - 2):
+        squares = 0.0
+        for j in range(k + 1, size):
+            v[j] = a[k, j]
+            squares += v[j] * v[j]
+        length = np.sqrt(squares)
+        if length == 0.0:
+            continue
+        v[k + 1] += length if v[k + 1] > 0.0 else -length
+        squares = 0.0
+        for j in range(k + 1, size):
+            squares += v[j] * v[j]
+        factor = 2.0 / squares
+        p[:] = 0.0
+        for i in range(k, size):
+            row, by = a[i], v[i] * factor if i > k else 0.0
+            for j in range(k, size):
+                p[j] += by * row[j]
+        product = 0.0
+        for j in range(k + 1, size):
+            product += p[j] * v[j]
+        for j in range(k + 1, size):
+            p[j] -= 0.5 * factor * product * v[j]
+        v[k] = 0.0
+        for i in range(k, size):
+            row, its_v, its_p = a[i], v[i], p[i]
+            for j in range(k, size):
+                row[j] -= its_v * p[j] + its_p * v[j]
+        p[:] = 0.0
+        for i in range(k + 1, size):
+            row, by = turned[i], v[i] * factor
+            for j in range(size):
+                p[j] += by * row[j]
+        for i in range(k + 1, size):
+            row, by = turned[i], v[i]
+            for j in range(size):
+                row[j] -= by * p[j]
+    diagonal, beside = np.empty(size), np.zeros(size)
+    for i in range(size):
+        diagonal[i] = a[i, i]
+        if i > 0:
+            beside[i] = a[i, i - 1]
+    return diagonal, beside, turned
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _diagonal(d, beside, vectors):
+    """QL with implicit shifts, in place; rotations turn pairs of rows of `vectors`."""
+    size = d.size
+    e = np.zeros(size)
+    for i in range(1, size):
+        e[i - 1] = beside[i]
+    for low in range(size):
+        for _ in range(_SWEEPS):
+            high = low
+            while high < size - 1:
+                if abs(e[high]) <= 2.0**-52 * (abs(d[high]) + abs(d[high + 1])):
+                    break
+                high += 1
+            if high == low:
+                break
+            g = (d[low + 1] - d[low]) / (2.0 * e[low])
+            r = np.sqrt(g * g + 1.0)
+            g = d[high] - d[low] + e[low] / (g + (r if g >= 0.0 else -r))
+            sine, cosine, shift = 1.0, 1.0, 0.0
+            split = False
+            for i in range(high - 1, low - 1, -1):
+                f, b = sine * e[i], cosine * e[i]
+                r = np.sqrt(f * f + g * g)
+                e[i + 1] = r
+                if r == 0.0:
+                    d[i + 1] -= shift
+                    e[high] = 0.0
+                    split = True
+                    break
+                sine, cosine = f / r, g / r
+                g = d[i + 1] - shift
+                r = (d[i] - g) * sine + 2.0 * cosine * b
+                shift = sine * r
+                d[i + 1] = g + shift
+                g = cosine * r - b
+                one, other = vectors[i], vectors[i + 1]
+                for k in range(size):
+                    f = other[k]
+                    other[k] = sine * one[k] + cosine * f
+                    one[k] = cosine * one[k] - sine * f
+            if not split:
+                d[low] -= shift
+                e[low], e[high] = g, 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve(a, right):
+    """x with a x = right, for a positive definite a: by a Cholesky factor."""
+    size = a.shape[0]
+    left, x, column = np.tril(a), right.copy(), np.empty(size)
+    for k in range(size):
+        root = np.sqrt(left[k, k])
+        for i in range(k, size):
+            column[i] = left[i, k] / root
+            left[i, k] = column[i]
+        for i in range(k + 1, size):
+            row, by = left[i], column[i]
+            for j in range(k + 1, i + 1):
+                row[j] -= by * column[j]
+        x[k] /= root
+        for i in range(k + 1, size):
+            x[i] -= x[k] * column[i]
+    for i in range(size - 1, -1, -1):
+        x[i] /= left[i, i]
+        for j in range(i):
+            x[j] -= left[i, j] * x[i]
+    return x
