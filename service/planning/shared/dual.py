@@ -107,9 +107,9 @@ class Tilted:
 
     def passes(self, residual: float) -> int:
         """So many that what is left of the gradient falls to a tenth of the residual, as it does on
-        rows in random order: by a factor of e or more per pass."""
+        rows in random order: by a factor of some 5 per pass."""
         start = self.rows * self.slope * self.row_norm
-        return 4 + ceil(1.25 * (1 + 2 * self.bend) * log(max(1.0, 10 * start / residual)))
+        return 4 + ceil(0.75 * (1 + 2 * self.bend) * log(max(1.0, 10 * start / residual)))
 
 
 def calibrate_term(goal: Target, bend: float, sides: Literal[1, 2]) -> PerturbedMinimum:
@@ -131,7 +131,8 @@ def calibrate_term(goal: Target, bend: float, sides: Literal[1, 2]) -> Perturbed
         left = Fraction(goal.units, UNITS) - (term(1).pure() or 0) + term(1).ratio
         made = term(int(left * 2**TERM_BITS))
     else:
-        square = _largest(lambda square: goal.cost(term(isqrt(square))), goal.units)
+        plain = (2 * goal.units << 2 * TERM_BITS) // UNITS  # of noise alone, without c
+        square = _largest(lambda square: goal.cost(term(isqrt(square))), goal.units, plain)
         made = term(isqrt(square))
     if goal.cost(made) > goal.units:
         raise PlanRefused(
@@ -140,13 +141,13 @@ def calibrate_term(goal: Target, bend: float, sides: Literal[1, 2]) -> Perturbed
     return made
 
 
-def _largest(cost: Callable[[int], int], most: int) -> int:
+def _largest(cost: Callable[[int], int], most: int, high: int) -> int:
     """An argument that costs at most `most`, and about that: `cost` is increasing, and nearly linear."""
-    low, below, high = 1, cost(1), 2
+    low, below = 1, cost(1)
     if below > most:
         return 0
     while (above := cost(high)) <= most:
-        low, below, high = high, above, high * 2**16
+        low, below, high = high, above, 2 * high
     for step in range(1, 200):
         middle = low + (high - low) * (most - below) // (above - below)
         if step % 3 == 0 or not low < middle < high:
