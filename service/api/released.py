@@ -7,6 +7,7 @@ from sqlalchemy import Connection, select
 from service.api.auth import Caller, visible_job
 from service.errors import JobNotFinished, PlanRefused
 from service.jobs.card import weights_of
+from service.planning.sets.default import DefaultSet
 from service.planning.spec import JobSpec
 from service.tables import models
 
@@ -14,8 +15,9 @@ WEIGHT_MAX = 1e100
 
 
 def resolved(connection: Connection, me: Caller, spec: JobSpec) -> JobSpec:
-    """The spec with the digest of the model that it names. A job that the caller may not see is not
-    found; one on another dataset, or without coefficients, is refused."""
+    """The spec with the digest of the model that it names, and its set unless another is named. A job
+    that the caller may not see is not found; one on another dataset, or without coefficients, is
+    refused."""
     if spec.of is None:
         return spec
     job = visible_job(connection, me, spec.of.job)
@@ -42,4 +44,6 @@ def resolved(connection: Connection, me: Caller, spec: JobSpec) -> JobSpec:
             f"the model of {job.id} has the digest {model.digest}; send that or leave it out."
         )
     of = spec.of.model_copy(update={"digest": model.digest})
-    return spec.model_copy(update={"of": of})
+    fitted = JobSpec.model_validate_json(job.spec).set
+    where = fitted if isinstance(spec.set, DefaultSet) else spec.set
+    return spec.model_copy(update={"of": of, "set": where})

@@ -17,6 +17,7 @@ from service.jobs.submit import PlannedSpec, facts_for, plan_for
 from service.ledger.accounts import find_account
 from service.ledger.admission import admission, standing
 from service.ledger.statement import budget
+from service.planning.advice import advice
 from service.planning.choose import choose, compare, epsilon_for_noise
 from service.planning.describe import describe
 from service.planning.spec import Facts, JobSpec
@@ -39,7 +40,8 @@ def quote_for_noise(
     """The quote at the smallest epsilon whose noise in one mean is at most `noise`."""
     spec, facts, lineage_id = _facts(db, principal_id, authorised)
     named = plan_for(facts, settings, spec)
-    planned = epsilon_for_noise(named.plan.spec, facts, settings.gradients_max, noise)
+    asked = spec.model_copy(update={"algorithm": named.plan.algorithm})
+    planned = epsilon_for_noise(asked, facts, settings.gradients_max, noise)
     return _answer(db, principal_id, lineage_id, PlannedSpec(planned, named.choice))
 
 
@@ -83,6 +85,7 @@ def _answer(db: Database, principal_id: str, lineage_id: str, made: PlannedSpec)
         "largest_epsilon": found.largest_epsilon(delta),
         "jobs_that_fit": found.jobs_that_fit(price),
         "steps": planned.schedule.steps,
+        "advice": advice(planned),
         "choice": None if choice is None else choice.view(),
         "plan": planned,
         "plan_digest": made.digest,

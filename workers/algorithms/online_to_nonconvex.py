@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, first, ridge = plan.schedule, plan.lattice, plan.spec.ridge
     assert isinstance(schedule, OnlineToNonconvexSchedule) and isinstance(first, SumLattice)
+    clip = data.settle_clip()
+    eta = schedule.step_size / (clip if schedule.step_per_clip else 1.0)
     path = uniforms(data.stream(Use.PATH, 0), schedule.steps)
     blocks = schedule.steps // schedule.block
     chosen = data.drawn(blocks) if schedule.output == "random" else blocks - 1
@@ -47,7 +49,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
             stop = row + schedule.rows_of(whole)
             total = data.noisy_prefix(estimate, lattice, row, stop)
             row = stop
-        move = move - schedule.step_size * (total + ridge * z)
+        move = move - eta * (total + ridge * z)
         move *= min(1.0, schedule.reach / max(length(move), 1e-300))
         if t // schedule.block == chosen:
             mean += z / schedule.block

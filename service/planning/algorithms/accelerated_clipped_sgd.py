@@ -40,6 +40,7 @@ from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.acceleration import start_distance
+from service.planning.shared.clip import typical_length
 from service.planning.shared.heavy_tails import (
     OnePass,
     clipping,
@@ -80,6 +81,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Draft:
     lattice = calibrate(clip.goal, facts, p, clip.bound, times=1)
     V = d * lattice.variance / batch**2 + r**2 / batch + known.bias(clip.C) ** 2
     damping = sqrt(V * steps * (steps + 1) * (2 * steps + 1) / 6) / D
+    typical = typical_length(clip, facts) / clip.C
     smooth = p.beta * D**2 / steps**2
     return Draft(
         dimension=p.d,
@@ -91,7 +93,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: OnePass) -> Draft:
         release=clip.paid(Disjoint(parts=(lattice.release(),), copies=steps)),
         prediction=Prediction(
             theorem=clip.describe("LR-HT Proposition 28 without its constants"),
-            excess_risk=rounded(smooth + D * sqrt(V / steps) + known.bias(clip.C) * D),
+            excess_risk=rounded(smooth + D * (typical * sqrt(V / steps) + known.bias(clip.C))),
             noise_squared=rounded(steps * d * lattice.variance),
             # LR-HT proof of Theorem 29: sigma = 2 C T/(eps n) with eps = sqrt(2 rho)
             paper_noise=(

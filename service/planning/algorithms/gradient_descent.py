@@ -204,8 +204,9 @@ def _assembled(
 
 
 def _require_steps_that_stay(spec: JobSpec, schedule: GradientDescentSchedule) -> None:
-    """A step takes w to (1 - step_size ridge) w (its intercept to less) and something bounded: where that factor is below -1
-    and no set holds w, it would soon leave the floats, and the job would fail after its charge."""
+    """A step takes w to (1 - step_size ridge) w and something bounded, where the intercept's steps are
+    longer. Where that factor is below -1 and no set holds w, it would soon leave the floats, and the
+    job would fail after its charge."""
     step, longer = schedule.step_size, (schedule.intercept or 1.0) ** 2
     if not spec.set.bounded and step * spec.ridge * longer > 2:
         raise PlanRefused(

@@ -35,6 +35,7 @@ price does not hold. The paper divides its budget over the phases (eps/2^i), whi
 needless. (1/(eta n)) ||w - w'||^2 is 2/(eta n)-strongly convex.
 """
 
+from itertools import accumulate
 from math import ceil, log, log2, sqrt
 from typing import Literal
 
@@ -55,6 +56,7 @@ from service.planning.shared.acceleration import (
     per_clip,
     staged,
     start_distance,
+    unit_of,
 )
 from service.planning.shared.clip import clipping, typical_length
 from service.planning.shared.phases import layout
@@ -162,13 +164,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     rows = layout(n, wanted, halvings)
     lattice = calibrate_sampled(goal, facts, p, clip.bound, 1, 2**halvings, steps)
     error, solved = total(rows, steps, d * worth**2 * lattice.variance, beta, first)
-    phases, start = [], 0
-    for (batch, population), (pull, stages) in zip(rows, solved, strict=True):
-        stop = start + population
-        if clip.choice is not None and facts.label != "unbounded":
-            pull, stages = pull / G, per_clip(stages, G, facts)
-        phases.append(Phase(start=start, stop=stop, batch=batch, pull=rounded(pull), stages=stages))
-        start = stop
+    if clip.choice is not None:
+        solved = [(pull / unit_of(G, facts), per_clip(each, G, facts)) for pull, each in solved]
     # KLL Theorem 3.1 per mean of the first phase, with its constant c2 = 1 and half the budget
     paper = 0.0
     if goal.delta > 0:
@@ -176,7 +173,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     return Draft(
         dimension=p.d,
         smoothing=smooth.smoothing(beta),
-        schedule=LocalizedAcceleratedSgdSchedule(smoothness=rounded(beta), phases=tuple(phases)),
+        schedule=LocalizedAcceleratedSgdSchedule(
+            smoothness=rounded(beta), phases=_phases(rows, solved)
+        ),
         lattice=lattice,
         private_clip=clip.choice,
         release=clip.paid(
@@ -190,6 +189,16 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             our_noise=rounded(sqrt(lattice.variance) / rows[0][0]),
         ),
         gradients=steps * sum(batch for batch, _ in rows),
+    )
+
+
+def _phases(
+    rows: list[tuple[int, int]], solved: list[tuple[float, tuple[Stage, ...]]]
+) -> tuple[Phase, ...]:
+    stops = list(accumulate(population for _, population in rows))
+    return tuple(
+        Phase(start=stop - population, stop=stop, batch=batch, pull=rounded(pull), stages=stages)
+        for stop, (batch, population), (pull, stages) in zip(stops, rows, solved, strict=True)
     )
 
 

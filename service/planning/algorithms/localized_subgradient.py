@@ -58,6 +58,7 @@ from service.planning.needs import WITH_A_PROJECTION, Needs
 from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.acceleration import start_distance
+from service.planning.shared.clip import typical_length
 from service.planning.shared.heavy_tails import (
     HeavyTails,
     clipping,
@@ -169,7 +170,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             start += rows
         if spec.ridge > 0:
             distance = min(distance, sqrt(2 * rate(total) * distance / spec.ridge))
-    head = phases[0]
+    head, risk = phases[0], rate(n) * typical_length(whole, facts) / whole.C
     return Draft(
         dimension=p.d,
         schedule=LocalizedSubgradientSchedule(
@@ -187,7 +188,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         prediction=Prediction(
             theorem=whole.describe(f"LR-HT Theorem {18 if spec.ridge > 0 else 10}"),
             excess_risk=rounded(
-                min(rate(n) * D, rate(n) ** 2 / spec.ridge if spec.ridge > 0 else rate(n) * D)
+                min(risk * D, risk**2 / spec.ridge if spec.ridge > 0 else risk * D)
             ),
             noise_squared=rounded(sum(f.steps * d * f.lattice.variance for f in phases)),
             # LR-HT algorithm 3: sigma = 2 C sqrt(T)/(eps n_1) with eps = sqrt(2 rho)

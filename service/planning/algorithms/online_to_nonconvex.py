@@ -41,9 +41,10 @@ from service.planning.lattice import SumLattice, Target, calibrate, target
 from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.problem import Problem, problem
 from service.planning.releases import Disjoint, Release, Repeat, Sequence
-from service.planning.shared.clip import clip_bound
+from service.planning.shared.clip import clipping, typical_length
 from service.planning.shared.prefixes import Mechanism, burden, calibrate_prefixes
-from service.planning.spec import Facts, JobSpec, StepsAndClip
+from service.planning.shared.reach import row_scale
+from service.planning.spec import ClipOrPrivate, Facts, JobSpec
 
 NAME = "online-to-nonconvex"
 STEPS_MAX = 2**13  # of one pass, by default
@@ -75,13 +76,14 @@ class OnlineToNonconvexSchedule(Schedule):
     mechanism: Literal["root", "tree"] | None
     output: Literal["random", "last"]
     later: SumLattice
+    step_per_clip: bool | None = Field(default=None, exclude_if=lambda value: value is None)
 
     def rows_of(self, first: bool) -> int:
         """A step reads so many: the first of a period, or a later one."""
         return self.first_batch if first else self.batch
 
 
-class Parameters(StepsAndClip):
+class Parameters(ClipOrPrivate):
     oracle: Oracle = Field(default="first-order", description="How gradients are estimated.")
     radius: float | None = Field(
         default=None,
@@ -161,18 +163,20 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     network, passes = spec.model.kind != "linear", parameters.oracle.endswith("multi-pass")
     zero_order = parameters.oracle.startswith("zero")
-    clip, alpha = clip_bound(parameters, p, facts), parameters.radius or 1 / p.X2
-    d, L = p.d, clip * p.X2
+    clip = clipping(parameters, p, facts, goal)
+    goal, alpha = clip.goal, parameters.radius or 1 / row_scale(facts)
+    d, L = p.d, clip.C
     directions = parameters.directions or (min(d, DIRECTIONS_MAX) if zero_order else 1)
     if not network and not zero_order:
         directions = 1
     wider = sqrt(max(1.0, d / directions)) if zero_order else 1.0
+    typical = typical_length(clip, facts)
     swing = L if spec.loss.one_sided else 2 * L
     turn = 2 * swing * (sqrt(d) / 2 if zero_order else sqrt((d + 2) / (2 * pi))) / alpha
     if network:
         turn = 2 * L * (1 + p.X2**2)
     elif p.is_smooth:
-        turn = min(turn, 2 * p.beta)
+        turn = min(turn, 2 * p.beta * row_scale(facts) ** 2 / p.X2**2 * clip.C / typical)
     if parameters.smoothness is not None:
         turn = min(turn, 2 * parameters.smoothness) if not network else 2 * parameters.smoothness
     laplace = goal.delta == 0
@@ -226,11 +230,13 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             mechanism=None if passes else terms.mechanism,
             output=parameters.output,
             later=later,
+            step_per_clip=(clip.choice is not None and parameters.step_size is None) or None,
         ),
+        private_clip=clip.choice,
         lattice=first,
-        release=release,
+        release=clip.paid(release),
         prediction=Prediction(
-            theorem=f"KLT Proposition 2.6: stationarity within {2 * alpha:g}",
+            theorem=clip.describe(f"KLT Proposition 2.6: stationarity within {2 * alpha:g}"),
             excess_risk=rounded(chosen.bound),
             noise_squared=rounded(chosen.steps * d * variance),
             # KLT Proposition 2.5, for the sensitivities of the clips

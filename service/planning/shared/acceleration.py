@@ -1,8 +1,8 @@
 """AC-SA: accelerated stochastic descent on a smooth loss, in stages, and how a loss becomes smooth.
 
 Problem: min over a convex set of Psi(w) = F(w) + h(w), F convex, h(w) = (mu/2) ||w||^2 with mu >= 0.
-W is the set's l2 radius, or what reach.py expects where the set is all of R^d. The start is the point of
-the set nearest to 0, so no minimiser is further than D = W from it, nor than C/mu where C bounds a
+W is the set's l2 radius, or what reach.py expects where the set is all of R^d. The start is the point
+of the set nearest to 0, so no minimiser is further than D = W from it, nor than C/mu where C bounds a
 record's gradient.
 
 Schedule (KLL algorithm 3): for t = 1..T with a = 2/(t+1), the noisy mean gradient g of a beta-smooth F
@@ -108,13 +108,16 @@ class Smoother:
         return Ball(radius=self.ball / beta)
 
 
+def unit_of(C: float, facts: Facts) -> float:
+    """Where the clip is chosen, what dampings and pulls for a typical one, C, are divided by: runs
+    multiply by what is chosen. Where labels have no bounds, weights are in proportion to them, hence
+    to the clip, and dampings are as they are whatever is chosen."""
+    return 1.0 if facts.label == "unbounded" else C
+
+
 def per_clip(stages: tuple[Stage, ...], C: float, facts: Facts) -> tuple[Stage, ...]:
-    """Where the clip is chosen: the damping for a clip of 1, by which runs multiply what they are
-    given. Where labels have no bounds, weights are in proportion to them, hence to the clip, and the
-    damping is as it is whatever is chosen."""
-    if facts.label == "unbounded":
-        return stages
-    return tuple(Stage(steps=one.steps, damping=rounded(one.damping / C)) for one in stages)
+    unit = unit_of(C, facts)
+    return tuple(Stage(steps=one.steps, damping=rounded(one.damping / unit)) for one in stages)
 
 
 def staged(

@@ -53,7 +53,10 @@ class Clipping:
 
     def paid(self, sums: Release) -> Release:
         """The whole job: the choice of the clip, if any, then the sums."""
-        return sums if self.choice is None else Sequence(parts=(self.choice.release(), sums))
+        if self.choice is None:
+            return sums
+        rest = sums.parts if isinstance(sums, Sequence) else (sums,)
+        return Sequence(parts=(self.choice.release(), *rest))
 
     def describe(self, theorem: str) -> str:
         return theorem if self.choice is None else f"{theorem}, for a chosen clip of 1"

@@ -1,9 +1,9 @@
 """How far weights are expected to be from 0: what steps go by where no set says it.
 
 A loss knows how large margins are of a model that fits (`usual_margin`: labels are within [-1, 1],
-log-odds within about 3). Encoded rows are divided by the root of their number of blocks, so weights of REACH
-times that scale over the largest entry are as large whether columns are many or few: each feature, as
-it was in [0, 1], may by itself move a margin by several times the scale.
+log-odds within about 3). Encoded rows are divided by the root of their number of blocks, so weights
+of REACH times that scale over the largest entry are as large whether columns are many or few: each
+feature, as it was in [0, 1], may by itself move a margin by several times the scale.
 
 *Do no harm.* Steps that may go a distance D leave an error of about D times the length of the noise
 in the mean gradient (shared/acceleration.py). So D is never so large that this would exceed a share of
