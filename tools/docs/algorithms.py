@@ -16,7 +16,7 @@ INDEX = f"""# Algorithms
 Each algorithm is a plan in [{PLANS}](../../{PLANS}), which says what will be released and why that is
 private, and a run of the same name in [{RUNS}](../../{RUNS}). `epsilond algorithms` prints this
 list, and `GET /v1/algorithms` sends it. A job names one of them, or `"auto"` for the one with the
-smallest predicted error ([job spec](../job-spec.md)).
+smallest expected error ([job spec](../job-spec.md)).
 
 Every algorithm runs with delta > 0 (Gaussian noise, or choices counted by their range) and with
 delta = 0 (Laplace noise, or choices counted by their epsilon). More on [columns and labels without
