@@ -1,4 +1,4 @@
-"""What the exact minimiser of a randomly tilted objective tells of one record, in decimals, rounded up.
+"""What the minimiser of a randomly tilted objective tells of one record: in decimals, rounded up.
 
 w = argmin sum l(<w, x_i>, y_i) + (strong/2) ||w||^2 + <b, w>, b normal. In units of b's standard
 deviation a replaced record moves the gradient by a vector of the parallelogram of two records' slopes
@@ -61,7 +61,7 @@ def _moments(mu: Decimal, C: Decimal, sides: int, order: int) -> tuple[Decimal, 
     grown, shrunk, up, down = (k * C).exp(), (-k * C).exp(), C.exp(), (-C).exp()
     small = mu / 2 if sides == 1 else mu / Decimal(2).sqrt()
     counts = ((mu, 1), (small, 2)) if sides == 1 else ((mu, 2), (small, 2))
-    terms = [grown, -1 - k, k * down, shrunk, k * up, -1 - k]
+    terms = [grown, Decimal(-1 - k), k * down, shrunk, k * up, Decimal(-1 - k)]
     for v, times in counts:
         middle, power = 1 - tail(v / 2), (order * k * v * v / 2).exp()
         of_each = [

@@ -57,7 +57,9 @@ def losses_of(loss, common, pair, strong, sigma):
     jumps = {each / x for x, y in [*common, *pair] if x for each in kinks(y)} | {-60, -8, 8, 60}
     cuts = sorted({min(ends), max(ends), *(each for each in jumps if min(ends) < each < max(ends))})
     steps = np.diff(cuts) / 8_000
-    w = np.concatenate([a + h * (np.arange(8_000) + 0.5) for a, h in zip(cuts, steps, strict=False)])
+    w = np.concatenate(
+        [a + h * (np.arange(8_000) + 0.5) for a, h in zip(cuts, steps, strict=False)]
+    )
 
     def log_density(records):
         jacobian = strong + sum(bend(w * x, y) * x * x for x, y in records)
