@@ -29,6 +29,7 @@ from service.planning.vertices import Corners
 from workers.arrays import Add, Floats, Sum
 from workers.clip import CLIPS, clip_ballot
 from workers.gate import Ballot, Gate
+from workers.label_range import CELLS, LABELS_TOGETHER, cells, interval, range_ballot
 from workers.moments import (
     Frame,
     derivation,
@@ -197,6 +198,21 @@ class Data:
         return self._prefixes.estimate(noisy)
 
     # --- Moments, and rows in coordinates that follow from them ---
+
+    @_guarded
+    def choose_label_range(self) -> Floats:
+        """Middle and half length of the interval that labels are clipped to from here on, and which is
+        [-1, 1] to all that follows: chosen from the data."""
+        asked = self._plan.schedule.label_range()
+        if asked is None or self._plan.facts.label_bound != 1 or self._of_sums is not None:
+            raise WrongDataError("the Plan has no range of labels to choose, or sums came first")
+        counts = np.zeros(CELLS, dtype=np.int64)
+        for block in self._rows.blocks(lambda _, y: cells(y), LABELS_TOGETHER):
+            counts += block
+        chosen = self._choice(range_ballot(counts, asked), asked.scale, range(self._rows.count))
+        middle, half = interval(chosen)
+        self._rows = self._rows.relabelled(middle, half)
+        return np.array([middle, half])
 
     @_guarded
     def noisy_means(self) -> Floats:

@@ -4,6 +4,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import cache
 from typing import Any, TypeVar
 
@@ -56,6 +57,14 @@ class Rows:
             out[first : first + len(made)] = made
             first += len(made)
         return Rows(facts, out, self._y)
+
+    def relabelled(self, middle: float, half: float) -> "Rows":
+        """The same rows with their labels clipped to [middle - half, middle + half], which is stretched
+        to [-1, 1]: each a function of one label."""
+        other = copy(self)
+        other._y = read_only(np.clip((np.nan_to_num(self._y) - middle) / half, -1.0, 1.0))
+        other._files = [file for file in self._files if file is not self._y]
+        return other
 
     def within(self, start: int, stop: int) -> range:
         """The positions [start, stop), which must exist."""

@@ -39,6 +39,10 @@ class Schedule(Part):
         """The constant column of derived rows, where sums are over such (shared/moments.py)."""
         return None
 
+    def label_range(self) -> "LabelRange | None":
+        """How the range of labels is chosen, before anything else, if it is."""
+        return None
+
     def settles_clip(self) -> bool:
         """Whether a run may say what the clip of sums is worth, as far as earlier releases tell."""
         return False
@@ -63,6 +67,20 @@ class Ball(Part):
 
 
 Smoothing = Annotated[Moreau | Ball, Field(discriminator="kind")]
+
+
+class LabelRange(Part):
+    """The interval of labels is chosen from the data, before any sum: see shared/label_range.py."""
+
+    OCTAVES: ClassVar[int] = 8
+    SENSITIVITY: ClassVar[int] = 2  # of the difference of two scores, under replacement
+
+    rank: NonNegativeInt
+    penalty: NonNegativeInt
+    scale: PositiveInt
+
+    def release(self) -> Choice:
+        return Choice(sensitivity=self.SENSITIVITY, scale=self.scale)
 
 
 class PrivateClip(Part):

@@ -35,6 +35,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, lattice, n = plan.schedule, plan.lattice, plan.facts.rows
     assert isinstance(schedule, PreconditionedDescentSchedule) and isinstance(lattice, SumLattice)
     rules, ridge = schedule.coordinates, plan.spec.ridge
+    middle, half = (0.0, 1.0) if schedule.labels is None else data.choose_label_range()
     located = locate(plan, data, schedule.means, rules)
     of_ridge = ridge / (1.0 if schedule.residual else 0.25)
     white = whiten(plan, data, schedule.moments, rules, located, of_ridge)
@@ -60,7 +61,9 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         w, kept = _shrunk(schedule, white, total / weight, variance)
         progress.step()
     w[0] = _intercept(schedule, located, w[0], variance * (units[0] / radius) ** 2, kept)
-    return plan.spec.set.project(stored_weights(plan, located, white, w))
+    weights = half * stored_weights(plan, located, white, w)
+    weights[0] += middle / (plan.facts.linf or 1.0)
+    return plan.spec.set.project(weights)
 
 
 def _radius(rules: Coordinates, white: White) -> float:

@@ -30,12 +30,17 @@ what they are at t = 0.1. All these numbers, and shares of the budget, were fitt
 
 A set is kept to by projecting the result; ridge is part of every step.
 
+Before all of this, for a loss that only scales with labels and margins (squared, absolute, pinball), an
+interval that most labels lie in is chosen where that is cheap, and labels are clipped to it and stretched:
+shared/label_range.py.
+
 **Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums over
 derived rows have one that rests on `derived` facts alone. Such a sum has integer contributions, each
 of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a point, over rows and
 with a worth of the clip that are functions of earlier releases.
 
-**Proof.** Two releases of moments and T sums, each of all rows: costs add. All else is post-processing.
+**Proof.** A choice of a range, if there is one, two releases of moments and T sums, each of all rows: costs
+add. All else is post-processing.
 
 **Errata.** None: the paper regularises second-order steps otherwise, and has no derived rows.
 """
@@ -49,13 +54,22 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
-from service.planning.draft import Draft, Moreau, Part, Prediction, Schedule, rounded
+from service.planning.draft import (
+    Draft,
+    LabelRange,
+    Moreau,
+    Part,
+    Prediction,
+    Schedule,
+    rounded,
+)
 from service.planning.lattice import MomentLattice, SumLattice, Target, calibrate, target
 from service.planning.loss import Scalar
 from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.problem import Problem, problem
 from service.planning.releases import Repeat, Sequence
 from service.planning.shared.clip import clip_bound
+from service.planning.shared.label_range import label_range
 from service.planning.shared.moments import (
     DERIVED_UNITS,
     Coordinates,
@@ -107,6 +121,10 @@ class PreconditionedDescentSchedule(Schedule):
     window: PositiveFloat | None
     coordinates: Coordinates
     clip: ClipRule | None
+    labels: LabelRange | None = None
+
+    def label_range(self) -> LabelRange | None:
+        return self.labels
 
     def moment_lattices(self) -> tuple[MomentLattice, ...]:
         return self.means, self.moments
@@ -140,7 +158,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     rules = _rules(goal, p, t, parameters.share, residual)
     constant = _constant(rules, p)
 
-    means, moments, left = _moments(goal, parameters.share, facts)
+    labels = _labels(spec, facts, parameters, goal)
+    left = goal if labels is None else replace(goal, units=goal.units - goal.cost(labels.release()))
+    means, moments, left = _moments(left, parameters.share, facts)
     rule, clip = _clip(parameters, p, facts, loss, SPREAD * _looser(t))
     lattice = calibrate(left, derived(facts, constant), p, clip, times=steps)
     schedule = PreconditionedDescentSchedule(
@@ -155,17 +175,29 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         growth=0.0 if residual else 1.5,
         coordinates=rules,
         clip=rule,
+        labels=labels,
     )
     sums = Repeat(release=lattice.release(), times=steps)
+    chosen = () if labels is None else (labels.release(),)
     return Draft(
         dimension=p.d,
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
-        release=Sequence(parts=(means.release(), moments.release(), sums)),
+        release=Sequence(parts=(*chosen, means.release(), moments.release(), sums)),
         prediction=_prediction(p, schedule, lattice),
         gradients=(steps + 2) * p.n,
     )
+
+
+def _labels(spec: JobSpec, facts: Facts, parameters: Parameters, goal: Target) -> LabelRange | None:
+    """How a range of labels is chosen, for a loss that only scales with them and the margin."""
+    scalar = spec.loss.scalar()
+    scales = scalar.argument == "residual" and scalar.straight
+    scales = scales and (scalar.jump == inf or not spec.loss.smooth)
+    if not scales or facts.label != "numeric" or parameters.clip is not None or spec.ridge > 0:
+        return None
+    return label_range(goal, facts.rows)
 
 
 def _moments(
