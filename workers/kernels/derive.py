@@ -1,8 +1,8 @@
 """Rows in other coordinates, as integers whose norm is bounded whatever the coordinates are.
 
-Each derived row is a function of one stored row and of public numbers. What it is good for rests on
-floats; its bounds do not: every entry is clamped as an integer, and `_within` shrinks the row until the
-sum of its squares, in int64, is within the limit.
+Each derived row is a function of one stored row and of public numbers. What it is good for rests
+on floats; its bounds do not: every entry is clamped as an integer, and `_within` shrinks the row
+until the sum of its squares, in int64, is within the limit.
 """
 
 import numpy as np
