@@ -56,6 +56,9 @@ linearise: ## histories of many threads against the ledger, checked; ARGS="--rou
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
 
+bench-quotes: ## how long a quote of auto takes, asked anew and again
+	@python3 tools/dev.py bench quotes $(ARGS)
+
 bench-kernels: ## kernels and samplers against memory, Opacus, scikit-learn and OpenDP
 	@python3 tools/dev.py run -- python -m benchmarks.kernels $(ARGS)
 
