@@ -30,7 +30,9 @@ def main():
     parser.add_argument("--quotes", type=int, default=50)
     count = parser.parse_args().quotes
     print(f"{count} quotes of auto each, milliseconds by HTTP: anew, and the same again")
-    print(f"{'rows':>8}{'columns':>9}  {'loss':10}{'anew p50':>10}{'p95':>8}{'again p50':>11}{'p95':>8}")
+    print(
+        f"{'rows':>8}{'columns':>9}  {'loss':10}{'anew p50':>10}{'p95':>8}{'again p50':>11}{'p95':>8}"
+    )
     with tempfile.TemporaryDirectory() as folder, running("embedded", Path(folder)) as service:
         for rows, columns in SHAPES:
             scene = service.scene(epsilon=50.0, rows=rows, columns=columns)
@@ -40,8 +42,13 @@ def main():
                 quote_ms(scene.analyst, {**spec, "privacy": {"epsilon": 0.2}})
                 figures = []
                 for specs in (asked, asked[-1:] * count):
-                    figures += np.percentile([quote_ms(scene.analyst, one) for one in specs], (50, 95)).tolist()
-                print(f"{rows:8}{columns:9}  {loss:10}" + "".join(f"{f:{w}.1f}" for f, w in zip(figures, (10, 8, 11, 8), strict=True)))
+                    figures += np.percentile(
+                        [quote_ms(scene.analyst, one) for one in specs], (50, 95)
+                    ).tolist()
+                print(
+                    f"{rows:8}{columns:9}  {loss:10}"
+                    + "".join(f"{f:{w}.1f}" for f, w in zip(figures, (10, 8, 11, 8), strict=True))
+                )
 
 
 if __name__ == "__main__":

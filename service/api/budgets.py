@@ -22,8 +22,8 @@ from service.api.schemas.budgets import (
 from service.db import lock
 from service.errors import BudgetNotSet, DatasetNotReady
 from service.ledger.accounts import Account, find_account, open_account
-from service.ledger.admission import standing
 from service.ledger.adjust import costs_so_far, set_frozen, top_up
+from service.ledger.admission import standing
 from service.ledger.statement import budget, entry_view, statement
 from service.tables import lineages
 

@@ -54,14 +54,17 @@ def sampled_gaussian(
         return None
     with localcontext(prec=DIGITS):
         square = Decimal(z_squared.numerator) / z_squared.denominator
-        each, half = square.exp(), isqrt((z_squared.numerator << 2 * _BITS) // (4 * z_squared.denominator))
+        each, half = (
+            square.exp(),
+            isqrt((z_squared.numerator << 2 * _BITS) // (4 * z_squared.denominator)),
+        )
         density = (-square / 8).exp() / (2 * _PI).sqrt() / 2**_BITS
         drawn, rest = Decimal(batch), Decimal(population - batch)
         middle = 1 if half > _FAR else Decimal("0.5") + density * _rise(half)
         gamma, less = drawn / population, 2 * middle - 1
 
         def moment(k: int, power: Decimal, matters: bool) -> Decimal:
-            """h_k, for power = e^(k(k-1)z^2/2): there the density at (k - 1/2) z is `density`/power."""
+            """h_k, for power = e^(k(k-1)z^2/2): the density at (k - 1/2) z is `density`/power."""
             x = (2 * k - 1) * half
             risen = power / 2 + density * _rise(x) if matters and x <= _FAR else power
             return risen - (1 - middle) - k * less
@@ -147,7 +150,7 @@ def roughly(z: float, gamma: float, order: int, enough: float = inf) -> float:
 
 def at_a_glance(z: float, gamma: float, order: int) -> float:
     """The same by the first and the last term of the sum, which is mostly all of it: z at which it is
-    a given amount is right to a tenth, for choosing schedules and for where a search begins."""
+    a given amount is right to a tenth or so, for choosing schedules and for where a search begins."""
     rho, pairs = z * z / 2, order * (order - 1)
     last = order * log(gamma)
     if last + pairs * rho > _LARGE or rho > _LARGE:

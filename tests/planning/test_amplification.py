@@ -179,13 +179,13 @@ def test_the_search_looks_for_what_is_charged(z, batch, others, order):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize("times", [10, 200, 8192])
-def test_a_glance_finds_a_ratio_a_tenth_off_or_so(epsilon, times):
+def test_a_glance_finds_a_ratio_a_fifth_off_at_most(epsilon, times):
     goal = Target(
         epsilon, 1e-6, budget_units(epsilon, 1e-6), AccountTerms.for_ceiling(epsilon, 1e-6), ()
     )
     for halvings in range(1, 10):
         asked = goal, 10**6 >> halvings, 10**6, times
-        assert largest_ratio(*asked, glance=True) == pytest.approx(largest_ratio(*asked), rel=0.15)
+        assert largest_ratio(*asked, glance=True) == pytest.approx(largest_ratio(*asked), rel=0.2)
 
 
 # --- beside other bounds ---------------------------------------------------------------------------
@@ -279,9 +279,9 @@ def test_a_stored_plan_prices_the_same_for_ever():
             for (sensitivity, sigma), (b, n) in product(((2, 3), (1, 40), (9, 4)), SHARES)
             for order in (2, 3, 4, 7, 22, 64, 200)
             for found in [
-                SampledGaussian(
-                    sensitivity=sensitivity, sigma=sigma, batch=b, population=n
-                ).renyi(order)
+                SampledGaussian(sensitivity=sensitivity, sigma=sigma, batch=b, population=n).renyi(
+                    order
+                )
             ]
         ]
     digest = hashlib.sha256("\n".join(values).encode()).hexdigest()

@@ -43,7 +43,7 @@ from service.planning.spec import Facts, StepsAndClip
 
 PASSES_MIN, PASSES_MAX = 32, 512  # gradients that a default schedule evaluates, per row:
 GRADIENTS_MAX = 2**27  # between these, so many in all
-_DIGITS, _FEW_DIGITS = 16, 5  # of a ratio's square, binary; and those by which schedules compare
+_DIGITS, _FEW_DIGITS = 20, 5  # of a ratio's square, binary; and those by which schedules compare
 _STRIDE = 5  # of the orders by which a job may do, every so many are looked at first
 _QUICK = 512  # rows: fewer take a step hardly less time
 _FEW, _FAR_MORE = 512, 2.5  # steps; times the bound on the error
@@ -186,7 +186,7 @@ def quickest(candidates: list[Candidate]) -> Candidate:
 def largest_ratio(
     goal: Target, batch: int, population: int, times: int, glance: bool = False
 ) -> float:
-    """The largest z at which `times` sampled releases fit, and one of a tenth off at a glance."""
+    """The largest z at which `times` sampled releases fit, and one a tenth off or so at a glance."""
     each, gamma = goal.units / UNITS / times, batch / population
     if goal.delta == 0:
         return log1p(expm1(each) / gamma) if batch < population else each
@@ -220,10 +220,14 @@ def largest_ratio(
     about = _last(fits, 0, 1 << _DIGITS, 1 << (_DIGITS - _FEW_DIGITS))
     if glance:
         return ratio(about)
-    best = next((i for i in some if within(ratio(about), *own[i])), 0)
-    some = [i for i in (best, best - 2, best + 2) if some and 0 <= i < len(own)]
-    quick = False
-    return ratio(_last(fits, about, 1 << (_DIGITS - _FEW_DIGITS), 1))
+    near = next((i for i in some if within(ratio(about), *own[i])), 0)
+    quick, hop = False, 1 << (_DIGITS - _FEW_DIGITS)
+    place = _last(fits, about, hop, 1) if not some else 0
+    for i in sorted(range(len(own)), key=lambda i: abs(i - near))[: 2 * _STRIDE] if some else ():
+        some = [i]
+        if fits(place + 1):
+            place = _last(fits, place or about, hop if not place else 1, 1)
+    return ratio(place)
 
 
 def _last(fits: Callable[[int], bool], guess: int, hop: int, unit: int) -> int:
