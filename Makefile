@@ -59,6 +59,9 @@ bench-overhead: ## what the service costs on top of the computation
 bench-quotes: ## how long a quote of auto takes, asked anew and again
 	@python3 tools/dev.py bench quotes $(ARGS)
 
+bench-cold: ## the first jobs of a new installation, with no kernel compiled
+	@python3 tools/dev.py bench cold $(ARGS)
+
 bench-kernels: ## kernels and samplers against memory, Opacus, scikit-learn and OpenDP
 	@python3 tools/dev.py run -- python -m benchmarks.kernels $(ARGS)
 
