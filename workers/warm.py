@@ -37,7 +37,7 @@ def warming() -> Iterator[None]:
     jobs = [(name, example) for name, entry in CATALOG.items() for example in entry.examples]
     jobs = [*_FIRST, *(job for job in jobs if job not in _FIRST)]
     for storage, delta, (name, job) in product(("fixed", "float64"), (1e-6, 0.0), jobs):
-        few = {"steps": 2, "clip": 1.0}
+        few = {"steps": 2, "clip": 1.0, "batch": 10}
         fields = CATALOG[name].parameters.model_fields
         parameters = {key: value for key, value in few.items() if key in fields}
         _run(name, {**job, "parameters": parameters}, storage, delta)
