@@ -50,13 +50,13 @@ from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.acceleration import STEPS, Smoother, Stage, staged, start_distance
 from service.planning.shared.clip import clip_bound
+from service.planning.shared.pace import Pace
 from service.planning.shared.phases import layout
 from service.planning.shared.subsampling import (
     Candidate,
     best_halvings,
     calibrate_sampled,
     drawing_variance,
-    gradients_max,
     noise_variance,
     quickest,
     sampled,
@@ -108,8 +108,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     clip = clip_bound(parameters, p, facts)
     G = clip * (p.X2 if p.rowwise else 1.0)
     D = start_distance(p, G, spec.ridge)
-    plain = calibrate(goal, facts, p, clip, times=1)
-    smooth = Smoother.of(p, spec, facts)
+    plain, smooth = calibrate(goal, facts, p, clip, times=1), Smoother.of(p, spec, facts)
     wanted = 1 + max(0, ceil(log2(d / goal.rho) / 4))
 
     def total(
@@ -128,15 +127,15 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             phases.append((pull, stages))
         return error + G * sqrt(distance), phases
 
-    found: list[Candidate] = []
+    found, pace = list[Candidate](), Pace.of(facts)
     asked, tried = parameters.halvings, [parameters.steps] if parameters.steps else STEPS[4:]
     if not goal.credits_draws:  # all rows, in as many steps as there is time for
         asked = asked or 0
-        tried = [steps for steps in tried if steps * (n >> asked) <= gradients_max(n)] or tried[:1]
+        tried = [steps for steps in tried if pace.affords(steps, n >> asked, n)] or tried[:1]
     for steps in tried:
         halvings = asked
         if halvings is None:
-            halvings = best_halvings(goal, plain, d, G, -(-n // 2), steps)
+            halvings = best_halvings(goal, plain, d, G, -(-n // 2), steps, pace)
         rows = layout(n, wanted, halvings)
         if found and len(rows) < len(layout(n, wanted, 0)):
             continue  # batches so small that they leave no rows for the last phases
@@ -146,7 +145,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         first = sqrt(8 * G**2 / population + 32 * V / steps) / D
         for beta in smooth.choices(steps, D, first)[:3]:
             error, _ = total(rows, steps, variance, beta, first)
-            found.append(Candidate(error, steps, batch, beta, halvings, first))
+            seconds = pace.seconds(steps, batch, population)
+            found.append(Candidate(error, seconds, steps, batch, beta, halvings, first))
     best = quickest(found)
     steps, halvings, beta, first = best.steps, best.halvings, best.smoothness, best.pull
 

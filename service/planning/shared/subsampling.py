@@ -39,15 +39,14 @@ from service.planning.releases import (
     SampledGaussian,
     Subsample,
 )
+from service.planning.shared.pace import Pace
 from service.planning.spec import Facts, StepsAndClip
 
-PASSES_MIN, PASSES_MAX = 32, 512  # gradients that a default schedule evaluates, per row:
-GRADIENTS_MAX = 2**27  # between these, so many in all
 _DIGITS, _FEW_DIGITS = 20, 5  # of a ratio's square, binary; and those by which schedules compare
 _STRIDE = 5  # of the orders by which a job may do, every so many are looked at first
-_QUICK = 512  # rows: fewer take a step hardly less time
 _FEW, _FAR_MORE = 512, 2.5  # steps; times the bound on the error
-_HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
+_HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far less time
+_HARDLY_LESS = 0.9  # times the seconds, which are not worth a drawn batch's variance
 
 
 class Batches(StepsAndClip):
@@ -138,26 +137,23 @@ def drawing_variance(G: float, batch: int, population: int) -> float:
     return G**2 / batch * (population - batch) / max(1, population - 1)
 
 
-def gradients_max(rows: int) -> int:
-    """How many a default schedule evaluates, for time."""
-    return min(PASSES_MAX * rows, max(PASSES_MIN * rows, GRADIENTS_MAX))
-
-
-def best_halvings(goal: Target, plain: SumLattice, d: int, G: float, rows: int, times: int) -> int:
-    """How often to halve `rows`: first until `times` steps stay within `gradients_max`, then while
-    the variance of a batch's mean stays hardly more than there; no further than saves time."""
-    best, least = rows.bit_length() - 1, inf
+def best_halvings(
+    goal: Target, plain: SumLattice, d: int, G: float, rows: int, times: int, pace: Pace
+) -> int:
+    """How often to halve `rows`: until there is time for `times` steps, and then where they take the
+    least, while the variance of a batch's mean stays hardly more."""
+    best, least, shortest = rows.bit_length() - 1, inf, inf
     for halvings in range(rows.bit_length()):
         batch = rows >> halvings
-        if times * batch > gradients_max(rows):
+        if not pace.affords(times, batch, rows):
             continue
-        if batch < _QUICK and least < inf:
-            break
         noise = noise_variance(goal, plain, batch, rows, times)
         variance = drawing_variance(G, batch, rows) + d * noise / batch**2
         if variance > _HARDLY_MORE * least:
             break
-        best, least = halvings, min(least, variance)
+        seconds, least = pace.seconds(times, batch, rows), min(least, variance)
+        if seconds < _HARDLY_LESS * shortest:
+            best, shortest = halvings, seconds
     return best
 
 
@@ -165,6 +161,7 @@ class Candidate(NamedTuple):
     """A schedule, and the bound on its error."""
 
     bound: float
+    seconds: float
     steps: int
     batch: int
     smoothness: float
@@ -180,7 +177,7 @@ def quickest(candidates: list[Candidate]) -> Candidate:
     few = [one for one in candidates if one.steps <= _FEW and one.bound <= _FAR_MORE * least]
     if few and all(one.steps > _FEW for one in near):
         return min(few)
-    return min(near, key=lambda one: (one.steps * (one.batch + _QUICK), one))
+    return min(near, key=lambda one: (one.seconds, one))
 
 
 def largest_ratio(
