@@ -56,6 +56,15 @@ linearise: ## histories of many threads against the ledger, checked; ARGS="--rou
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
 
+bench-quotes: ## how long a quote of auto takes, asked anew and again
+	@python3 tools/dev.py bench quotes $(ARGS)
+
+bench-cold: ## the first jobs of a new installation, with no kernel compiled
+	@python3 tools/dev.py bench cold $(ARGS)
+
+bench-pace: ## what rows and steps cost: the constants by which schedules are chosen
+	@python3 tools/dev.py run -- python -m benchmarks.pace $(ARGS)
+
 bench-kernels: ## kernels and samplers against memory, Opacus, scikit-learn and OpenDP
 	@python3 tools/dev.py run -- python -m benchmarks.kernels $(ARGS)
 

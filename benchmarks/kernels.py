@@ -28,6 +28,7 @@ from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
 from tests.workers.integer_samplers import discrete_laplace
 from workers.algorithms import RUNS
+from workers.arrays import read_only
 from workers.data import Data
 from workers.kernels import simd
 from workers.progress import Progress
@@ -36,7 +37,8 @@ from workers.samplers import rounded_laplace, rounded_normal
 
 PEERS = Path(sys.prefix) / "peers"
 PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn<1.7", "diffprivlib"]
-ROWS, COLUMNS = 1_000_000, 100
+COLUMNS = 100
+PASS_BYTES = 40_000_000
 
 
 def best(action, repeats=9):
@@ -78,7 +80,7 @@ def reading(x, threads):
     read = read_int16 if x.dtype == np.int16 else read_float64
     parts = np.array_split(flat, threads)
     with ThreadPoolExecutor(threads) as pool:
-        return best(lambda: list(pool.map(read, parts)))
+        return best(lambda: list(pool.map(read, parts)), 60)
 
 
 def sums(rows, columns, storage, algorithm="gradient-descent", **more):
@@ -95,8 +97,9 @@ def sums(rows, columns, storage, algorithm="gradient-descent", **more):
         }
     )
     spec = {"dataset": "ds_bench", "algorithm": algorithm, "loss": "logistic", **more}
-    clip = {} if storage == "fixed" else {"parameters": {"clip": 1.0}}
-    made = plan(JobSpec.model_validate({**spec, "privacy": {"epsilon": 1.0}, **clip}), facts)
+    if storage == "float64":
+        spec["parameters"] = {"clip": 1.0, **more.get("parameters", {})}
+    made = plan(JobSpec.model_validate({**spec, "privacy": {"epsilon": 1.0}}), facts)
     rng = np.random.default_rng(0)
     x = rng.integers(-400, 400, (rows, columns), dtype=np.int16)
     x = x if storage == "fixed" else x / 4095
@@ -104,21 +107,62 @@ def sums(rows, columns, storage, algorithm="gradient-descent", **more):
     return made, x, y
 
 
+@njit(nogil=True)
+def margins_alone(x, weights, fast, out):
+    for first in range(0, x.shape[0], out.size):
+        count = min(out.size, x.shape[0] - first)
+        simd.margins(x, first, weights, fast, out[:count])
+
+
+@njit(nogil=True)
+def sums_alone(total, x, q, fast):
+    for first in range(0, x.shape[0], q.size):
+        simd.accumulate(total, x, first, q[: min(q.size, x.shape[0] - first)], fast)
+
+
 def passes():
-    print(f"one gradient pass over {ROWS:,} x {COLUMNS}, logistic: ms, GB/s, share of a plain read")
+    """Of as many bytes each: small enough for many runs, too large for any cache."""
+    print(
+        "one gradient pass, logistic: ms, GB/s of features, share of a plain read of the same bytes"
+    )
     available = simd.AVAILABLE
-    for storage, fast in (("fixed", True), ("fixed", False), ("float64", False)):
-        made, x, y = sums(ROWS, COLUMNS, storage)
-        weights = np.random.default_rng(1).normal(size=COLUMNS)
+    for storage, columns, fast in (
+        ("fixed", 10, True),
+        ("fixed", 100, True),
+        ("fixed", 1000, True),
+        ("fixed", 100, False),
+        ("float64", 100, False),
+    ):
+        rows = PASS_BYTES // columns // (2 if storage == "fixed" else 8)
+        made, x, y = sums(rows, columns, storage)
+        weights = np.random.default_rng(1).normal(size=columns)
         for threads in (1, 2):
             workers.rows.thread_count = lambda count=threads: count
             simd.AVAILABLE = fast and available
-            noisy = Data(made, x, y, Randomness(bytes(32), "bench"))
-            seconds = best(lambda noisy=noisy, w=weights: noisy._sums.gradients(w, range(ROWS)))
+            exact = Data(made, x, y, Randomness(bytes(32), "bench"))._sums
+            seconds = best(lambda e=exact, w=weights, n=rows: e.gradients(w, range(n)), 60)
             simd.AVAILABLE = available
-            share, speed = reading(x, threads) / seconds, x.nbytes / seconds / 1e9
+            read = reading(x, threads)
             kind = storage + (" AVX2" if fast and available else " portable")
-            print(f"  {kind:18}{threads} threads{1000 * seconds:9.1f}{speed:8.1f}{share:8.2f}")
+            print(
+                f"  {kind:18}{rows:9,} x {columns:4}  {threads} threads{1000 * seconds:8.2f}"
+                f"{x.nbytes / seconds / 1e9:8.1f}{read / seconds:8.2f}"
+            )
+
+
+def parts():
+    """What the pass over 100 columns is made of: each step alone reads all rows."""
+    rows = PASS_BYTES // COLUMNS // 2
+    _, x, _ = sums(rows, COLUMNS, "fixed")
+    x, layout = read_only(x), simd.Layout(COLUMNS)
+    weights = layout.pad(np.full(COLUMNS, 100, dtype=np.int16))
+    out, q = np.empty(simd.BLOCK, dtype=np.int32), np.full(simd.BLOCK, 9, dtype=np.int16)
+    total = np.zeros(layout.size, dtype=np.int64)
+    print(
+        f"parts over {rows:,} x {COLUMNS}, one thread, ms: plain read {1000 * reading(x, 1):.2f}, "
+        f"margins {1000 * best(lambda: margins_alone(x, weights, layout.fast, out), 60):.2f}, "
+        f"sums {1000 * best(lambda: sums_alone(total, x, q, layout.fast), 60):.2f}"
+    )
 
 
 def growth():
@@ -226,6 +270,7 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=10.0)
     options = parser.parse_args()
     passes()
+    parts()
     growth()
     large(options.gigabytes)
     rates = samplers()

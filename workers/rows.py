@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from service.planning.spec import Facts
 from workers.arrays import Add, Array, Floats, Sum, read_only
+from workers.kernels.simd.gather import gather
 
 BLOCK_BYTES = 8 << 20
+GATHERED_BYTES = 2 << 20  # of rows that are drawn: they stay in a cache until they are summed
 RESIDENT_BYTES = 256 << 20  # a larger file is dropped from memory block by block, as it is read
 KEPT_BYTES = 1 << 30  # of derived rows
 DERIVED_TOGETHER = 1 << 14  # rows
@@ -115,15 +117,23 @@ class Rows:
 
     def _sum_blocks(self, add: Add, size: int, rows: range | NDArray[np.int64]) -> Sum:
         """The sum over rows in order, in blocks that need not stay in memory."""
-        together = max(16, BLOCK_BYTES // self.row_bytes // 16 * 16)
+        drawn = not isinstance(rows, range)
+        bytes_max = GATHERED_BYTES if drawn else BLOCK_BYTES
+        together = max(16, bytes_max // self.row_bytes // 16 * 16)
         total = np.zeros(size, dtype=np.int64)
+        gathered = np.empty(
+            (min(together, len(rows)) if drawn else 0, *self._x.shape[1:]), self._x.dtype
+        )
         for first in range(0, len(rows), together):
             block = rows[first : first + together]
             low, high = int(block[0]), int(block[-1]) + 1
             if isinstance(block, range):
                 x, y = self._x[low:high], self._y[low:high]
             else:
-                x, y = (np.take(array, block, axis=0) for array in (self._x, self._y))
+                if block.min() < 0 or block.max() >= self.count:
+                    raise WrongDataError("a row was asked for that there is not")
+                x, y = gathered[: len(block)], np.take(self._y, block)
+                gather(self._x, block, x)
             if self._anew is not None:
                 x = self._anew(read_only(x))
             part = add(read_only(x), read_only(y))

@@ -1,8 +1,11 @@
-"""Compile or load every kernel before the first job, in the process that will run it.
+"""Compile or load every kernel, in the process that will run it: those of most jobs before the first
+one, the others while there is none to run. A job that comes before its kernels compiles them itself,
+under a lease that is renewed meanwhile.
 
-numba's cache is keyed by CPU and cannot be shipped; a worker that starts warm never makes a job pay.
+numba's cache is keyed by CPU and cannot be shipped.
 """
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -17,19 +20,28 @@ from workers.data import Data
 from workers.progress import Progress
 from workers.randomness import Randomness
 
+_FIRST = [("gradient-descent", {"loss": "logistic"}), ("accelerated-sgd", {"loss": "logistic"})]
 _ROWS, _COLUMNS = 20, 17
 _SCALES = {"feature_step": 1e-3, "linf_units": 4095, "l2_units": 4095}
 
 
 def warm() -> None:
-    """One tiny job of every kind: each algorithm's examples, rows of either storage, noise of either
-    kind."""
+    """All at once."""
+    for _ in warming():
+        pass
+
+
+def warming() -> Iterator[None]:
+    """One tiny job of every kind, each when it is asked for: each algorithm's examples, rows of either
+    storage, noise of either kind; what is asked most often first."""
     jobs = [(name, example) for name, entry in CATALOG.items() for example in entry.examples]
-    for (name, job), storage, delta in product(jobs, ("fixed", "float64"), (1e-6, 0.0)):
-        few = {"steps": 2, "clip": 1.0}
+    jobs = [*_FIRST, *(job for job in jobs if job not in _FIRST)]
+    for storage, delta, (name, job) in product(("fixed", "float64"), (1e-6, 0.0), jobs):
+        few = {"steps": 2, "clip": 1.0, "batch": 10}
         fields = CATALOG[name].parameters.model_fields
         parameters = {key: value for key, value in few.items() if key in fields}
         _run(name, {**job, "parameters": parameters}, storage, delta)
+        yield
 
 
 def _run(name: str, job: dict[str, Any], storage: str, delta: float) -> None:

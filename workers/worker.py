@@ -1,21 +1,22 @@
 """A process that runs jobs, one at a time, on either engine.
 
-It takes work only once it can do it: connected, tied to the right database, kernels compiled. Until
-then it tries again, and hints wait. It is listed as a worker (`processes`) while it lately found out
+It takes work only once it can do it: connected, tied to the right database, kernels compiled, at least
+the first of them (warm.py); the others follow while there is no job. Until then it tries again, and
+hints wait. It is listed as a worker (`processes`) while it lately found out
 what is due, or is at a job.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from service.config import Settings
 from service.db import Database
 from service.identity import check_identity
 from service.jobs.maintenance import MaintenanceLoop
 from workers.execute import execute_one
-from workers.warm import warm
+from workers.warm import warming
 
 log = logging.getLogger("epsilond.worker")
 _SILENT_SECONDS = 30.0
@@ -28,6 +29,7 @@ class Worker:
         self._settings, self._report = settings, report
         self._db: Database | None = None
         self._maintenance: MaintenanceLoop | None = None
+        self._cold: Iterator[None] = iter(())
         self._one_job, self._looked = threading.Lock(), 0.0
         self._ready, self._stopping, self._wake = (threading.Event() for _ in range(3))
 
@@ -37,7 +39,8 @@ class Worker:
         while not self._stopping.is_set():
             self._wake.clear()
             self.work()
-            self._wake.wait(self._settings.loop_seconds)
+            if not self._warmer():
+                self._wake.wait(self._settings.loop_seconds)
 
     def work(self) -> None:
         """Run what is due until nothing is; before that, wait until this process can."""
@@ -50,6 +53,15 @@ class Worker:
                 self._looked = time.monotonic()
             except Exception as error:  # mostly the database's; the next round is another attempt
                 log.warning("the worker will try again: %s", type(error).__name__)
+
+    def _warmer(self) -> bool:
+        """Get ready for one more kind of job; whether there was one."""
+        with self._one_job:
+            try:
+                return next(self._cold, self) is not self
+            except Exception as error:  # a generator that raised has ended
+                log.warning("kernels are compiled when jobs need them: %s", type(error).__name__)
+                return False
 
     def wake(self) -> None:
         self._wake.set()
@@ -75,14 +87,15 @@ class Worker:
             db = Database(self._settings.url, 2, self._settings.database_seconds)
             try:
                 check_identity(db, self._settings)
-                warm()
+                cold = warming()
+                next(cold)
             except Exception as error:
                 db.dispose()
                 log.warning("the worker cannot work yet: %s", type(error).__name__)
                 self._stopping.wait(pause)
                 pause = min(2 * pause, _PAUSE_SECONDS_MAX)
                 continue
-            self._db, self._looked = db, time.monotonic()
+            self._db, self._cold, self._looked = db, cold, time.monotonic()
             self._maintenance = MaintenanceLoop(db, self._settings, "worker", self.able)
             self._maintenance.start()
             self._ready.set()

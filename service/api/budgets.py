@@ -23,6 +23,7 @@ from service.db import lock
 from service.errors import BudgetNotSet, DatasetNotReady
 from service.ledger.accounts import Account, find_account, open_account
 from service.ledger.adjust import costs_so_far, set_frozen, top_up
+from service.ledger.admission import standing
 from service.ledger.statement import budget, entry_view, statement
 from service.tables import lineages
 
@@ -49,14 +50,14 @@ def set_budget(ctx: Ctx, me: Me, dataset_id: str, request: BudgetRequest) -> Any
             cap_epsilon=request.epsilon_cap,
             kind=request.kind,
         )
-        return budget(connection, account, me.id)
+        return budget(connection, standing(connection, account, me.id))
 
 
 @router.get("/datasets/{dataset_id}/budget", response_model=BudgetView)
 def get_budget(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     with ctx.db.read() as connection:
         row = visible_dataset(connection, me, dataset_id)
-        return budget(connection, _account(connection, row), me.id)
+        return budget(connection, standing(connection, _account(connection, row), me.id))
 
 
 @router.post("/datasets/{dataset_id}/budget/top-ups", status_code=201, response_model=BudgetView)
@@ -180,7 +181,8 @@ def _adjust(
 ) -> dict[str, Any]:
     with ctx.db.write() as connection:
         row = owned_dataset(connection, me, dataset_id)
-        return budget(connection, change(connection, _account(connection, row)), me.id)
+        changed = change(connection, _account(connection, row))
+        return budget(connection, standing(connection, changed, me.id))
 
 
 def _set_frozen(ctx: Ctx, me: Me, dataset_id: str, frozen: bool, reason: str) -> dict[str, Any]:

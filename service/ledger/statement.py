@@ -13,15 +13,15 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, selec
 
 from service.db import iso
 from service.ledger.accounts import Account
-from service.ledger.admission import Standing, standing
+from service.ledger.admission import Standing
 from service.ledger.limits import Limit
 from service.planning.price import smallest_epsilon
 from service.tables import entries, jobs
 
 
-def budget(connection: Connection, account: Account, principal_id: str) -> dict[str, Any]:
+def budget(connection: Connection, found: Standing) -> dict[str, Any]:
     """The account as one person finds it: its balance, and every limit that applies to their jobs."""
-    found, delta = standing(connection, account, principal_id), account.terms.delta
+    account, delta = found.account, found.account.terms.delta
     summed = connection.execute(
         select(func.coalesce(func.sum(entries.c.epsilon), 0.0)).where(
             entries.c.account_id == account.id, entries.c.kind == "post"

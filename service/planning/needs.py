@@ -122,11 +122,14 @@ class Needs:
 
     def _loss(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
         loss, kind = spec.loss, spec.loss.kind
-        fits = sorted(set(fitting(facts.label)) & set(self._losses()))
-        instead = f"use the loss {either(fits)}" if fits else f"a {facts.label} label has none"
+
+        def instead() -> str:
+            fits = sorted(set(fitting(facts.label)) & set(self._losses()))
+            return f"use the loss {either(fits)}" if fits else f"a {facts.label} label has none"
+
         if not self._takes_margins(loss):
             wanted = "one margin <w, x>" if self.margins == "one" else "margins <w, x>"
-            yield Misfit(f"needs a loss of {wanted}, which {kind} is not", instead)
+            yield Misfit(f"needs a loss of {wanted}, which {kind} is not", instead())
         if spec.model.kind != "linear":
             if not loss.margin:
                 yield Misfit(
@@ -137,10 +140,10 @@ class Needs:
             yield Misfit(
                 f"needs a {self.convexity} loss and {kind} is not"
                 + ("" if loss.weakly_convex else ", for it has a corner that points up"),
-                instead,
+                instead(),
             )
         if self.smooth and not loss.smooth:
-            yield Misfit(f"needs a smooth loss and {kind} has a corner", instead)
+            yield Misfit(f"needs a smooth loss and {kind} has a corner", instead())
 
     def _set(self, spec: JobSpec) -> Iterator[Misfit]:
         kind, sets = spec.regulariser.kind, self.sets_for(spec)

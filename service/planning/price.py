@@ -208,8 +208,22 @@ def epsilon_alone(release: Release, epsilon: float, delta: float) -> float:
     if delta > 0:
         candidates.append(epsilon_of_gaussian(release.mu_squared(), delta))
     if delta > 0 and release.gaussian() is None:  # else that is exact, and no order does better
-        candidates += [epsilon_at_order(release.renyi(a), delta, a) for a in _ORDERS]
+        candidates.append(_by_orders(release, delta, best_order(epsilon, delta)))
     return min(candidates)
+
+
+def _by_orders(release: Release, delta: float, start: int) -> float:
+    """What the divergence at some order proves: from the one nearest to `start` up, and down, while
+    that comes nearer, for it has one valley and large orders take long."""
+    low = max((i for i, order in enumerate(_ORDERS) if order <= start), default=0)
+    best = inf
+    for orders in (_ORDERS[low:], _ORDERS[:low][::-1]):
+        for order in orders:
+            proved = epsilon_at_order(release.renyi(order), delta, order)
+            if proved >= best:
+                break
+            best = proved
+    return best
 
 
 def _up(epsilon: Fraction) -> float:

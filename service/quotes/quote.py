@@ -75,7 +75,7 @@ def _answer(db: Database, principal_id: str, lineage_id: str, made: PlannedSpec)
         if account is None:
             raise BudgetNotSet("its owner must first PUT /v1/datasets/{id}/budget.")
         found = standing(connection, account, principal_id)
-        balance = budget(connection, account, principal_id)
+        balance = budget(connection, found)
     refusal = admission(found, price, delta)
     return {
         **describe(planned).model_dump(),

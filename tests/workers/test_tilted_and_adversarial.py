@@ -90,6 +90,48 @@ def test_no_exchange_changes_a_tilted_gradient_by_more_than_the_largest_share(ti
     assert max(changes) >= 0.45 * share  # the others' gradients are small where their losses are
 
 
+@pytest.mark.parametrize(
+    ("loss", "more"),
+    [
+        *[(loss, {"perturbation": r}) for loss in LOSSES for r in (0.05, 0.6)],
+        ("logistic", {"perturbation": 3.0}),
+        ("absolute", {"perturbation": 0.4, "norm": "linf"}),
+        ("logistic", {"perturbation": 2.0, "norm": "linf"}),
+        *[(loss, {"adversary": "penalised"}) for loss in SMOOTH],
+        ("huber", {"adversary": "penalised", "penalty": 1e6}),
+    ],
+)
+def test_no_exchange_changes_a_robust_gradient_by_more_than_planned_and_the_worst_nearly_by_that(
+    loss, more, monkeypatch
+):
+    """Every pair of records of a grid, of full length and of less, at points of every size. Of the
+    losses that grow without end the worst slope is the set's, which few residuals have."""
+    planned, descent = [], minimiser.descent
+    monkeypatch.setattr(
+        minimiser, "descent", lambda o, *rest: planned.append(o) or descent(o, *rest)
+    )
+    n = 400  # times the same record: smoothing is then hardly any
+    made = made_by(ADV, n, 2, loss, 10.0, set={"radius": 8.0}, ridge=0.01, **more)
+    angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    rows = np.trunc(np.concatenate([circle, circle / 3, [[0.0, 0.0]]]) * UNITS).astype(np.int16)
+    worst = 0.0
+    for size in (0.0, 0.3, 2.0, made.schedule.radius):
+        w = size * np.array([np.cos(0.4), np.sin(0.4)])
+        found = np.array(
+            [
+                gradient_of(made, np.tile(row, (n, 1)), np.full(n, label))(w)
+                for row in rows
+                for label in (-1.0, 1.0)
+            ]
+        )
+        worst = max(worst, np.linalg.norm(found[:, None] - found, axis=-1).max())
+    bound = n * planned[-1].change
+    print(f"{loss} {more}: the worst exchange over the bound {worst / bound:.4f}")
+    assert worst <= bound * (1 + 1e-9)
+    assert worst >= bound / (4 if more.get("perturbation", 0) > 1 or loss == "squared" else 1.5)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_spread_of_losses_is_never_exceeded(loss):
     for margin in (0.01, 0.7, 1.0, 30.0):

@@ -20,11 +20,11 @@ from workers.kernels.losses import (
     averaged32,
     averaged64,
     bent32,
+    by_loop,
     derivative64,
     exponential32,
     straight32,
 )
-from workers.kernels.shapes import AVERAGED32, AVERAGED64, BENT, EXPONENTIAL
 from workers.kernels.simd import (
     BLOCK,
     FLOAT_LANES,
@@ -54,34 +54,53 @@ def _units(slope, scale, bound):
     return units if units > _i(-bound) else _i(-bound)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _quantise(margins, y, margin_step, loss, scale, bound, q):
+def _quantise(margins, y, margin_step, slope, scale, bound, q):
     """q = the derivatives times `scale`, to the nearest integer, within [-bound, bound].
 
     A NaN counts as zero, and only values within the bound are ever converted; the clamp of integers is
     what the guarantee rests on. Losses share a loop with their like: see shapes.py.
     """
-    code, line = loss.code, loss.line
-    if loss.loop == EXPONENTIAL:
-        for i in range(q.size):
-            slope = exponential32(code, line, _f(_f(margins[i]) * margin_step), y[i])
-            q[i] = _units(slope, scale, bound)
-    elif loss.loop == AVERAGED64:
-        for i in range(q.size):
-            slope = _f(averaged64(loss, np.float64(_f(margins[i]) * margin_step), np.float64(y[i])))
-            q[i] = _units(slope, scale, bound)
-    elif loss.loop == AVERAGED32:
-        for i in range(q.size):
-            slope = averaged32(code, loss, _f(_f(margins[i]) * margin_step), y[i])
-            q[i] = _units(slope, scale, bound)
-    elif loss.loop == BENT:
-        for i in range(q.size):
-            slope = bent32(code, line, _f(_f(margins[i]) * margin_step), y[i])
-            q[i] = _units(slope, scale, bound)
-    else:
-        for i in range(q.size):
-            slope = straight32(code, line, _f(_f(margins[i]) * margin_step), y[i])
-            q[i] = _units(slope, scale, bound)
+    raise NotImplementedError
+
+
+def _exponential(margins, y, margin_step, slope, scale, bound, q):
+    for i in range(q.size):
+        at = exponential32(slope.code, slope.line, _f(_f(margins[i]) * margin_step), y[i])
+        q[i] = _units(at, scale, bound)
+
+
+def _straight(margins, y, margin_step, slope, scale, bound, q):
+    for i in range(q.size):
+        at = straight32(slope.code, slope.line, _f(_f(margins[i]) * margin_step), y[i])
+        q[i] = _units(at, scale, bound)
+
+
+def _bent(margins, y, margin_step, slope, scale, bound, q):
+    for i in range(q.size):
+        at = bent32(slope.code, slope.line, _f(_f(margins[i]) * margin_step), y[i])
+        q[i] = _units(at, scale, bound)
+
+
+def _averaged_in_32(margins, y, margin_step, slope, scale, bound, q):
+    for i in range(q.size):
+        at = averaged32(slope.code, slope, _f(_f(margins[i]) * margin_step), y[i])
+        q[i] = _units(at, scale, bound)
+
+
+def _averaged_in_64(margins, y, margin_step, slope, scale, bound, q):
+    for i in range(q.size):
+        at = averaged64(slope, np.float64(_f(margins[i]) * margin_step), np.float64(y[i]))
+        q[i] = _units(_f(at), scale, bound)
+
+
+by_loop(
+    _quantise,
+    EXPONENTIAL=_exponential,
+    STRAIGHT=_straight,
+    BENT=_bent,
+    AVERAGED32=_averaged_in_32,
+    AVERAGED64=_averaged_in_64,
+)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,13 +1,14 @@
 """Slopes and values of every loss of one margin, for the passes: a choice among the kernels that the
-losses bring, by a code in `Slope`. A code is a number and nothing more: what a kernel is like stands
-in its `loop`."""
+losses bring, by the type of a `Slope` and a code in it. A code is a number and nothing more: what a
+kernel is like stands in its `loop`, the type."""
 
 from collections.abc import Iterable
 from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import overload
 
 from service.planning.draft import Ball
 from service.planning.loss import SHARP, BaseLoss, Scalar
@@ -58,9 +59,8 @@ def exact_slope(loss: BaseLoss) -> Slope:
 
 
 def as_slope(kernel: Kernel, shape: Scalar) -> Slope:
-    return Slope(
+    return kernel.loop(
         CODES[kernel],
-        kernel.loop,
         shape.straight,
         shape.argument == "residual",
         Line(shape.curvature, shape.low, shape.high),
@@ -172,17 +172,52 @@ def bent64(code, line, m, y):
     return _bent64(code, line, m, y)
 
 
+def by_loop(stub: Any, **implementations: Any) -> None:
+    """Compiled code that calls `stub` is given the implementation for the type of its slope, which is
+    the argument called `slope`, and compiles no other."""
+
+    @overload(stub, jit_options={"error_model": "numpy"}, inline="always", strict=False)
+    def choose(*arguments: Any) -> Any:
+        (slope,) = (one for one in arguments if isinstance(one, types.NamedTuple))
+        return implementations[slope.instance_class.__name__]
+
+
+def _derivative64(slope, m, y):
+    """dl/dm."""
+    raise NotImplementedError
+
+
 @njit(cache=True, inline="always", error_model="numpy")
 def derivative64(slope, m, y):
     """dl/dm. Inlined, since a call would count references to the tables; numbers are passed for
     nothing, and LLVM inlines what most losses need."""
-    if slope.loop == AVERAGED64:
-        return averaged64(slope, m, y)
-    if slope.loop == BENT:
-        return bent64(slope.code, slope.line, m, y)
-    if slope.loop == AVERAGED32:
-        return _averaged32_64(slope.code, slope, m, y)
+    return _derivative64(slope, m, y)
+
+
+def _convex(slope, m, y):
     return convex64(slope.code, slope.line, m, y)
+
+
+def _bent(slope, m, y):
+    return bent64(slope.code, slope.line, m, y)
+
+
+def _averaged_by_either(slope, m, y):
+    return _averaged32_64(slope.code, slope, m, y)
+
+
+def _averaged(slope, m, y):
+    return averaged64(slope, m, y)
+
+
+by_loop(
+    _derivative64,
+    EXPONENTIAL=_convex,
+    STRAIGHT=_convex,
+    BENT=_bent,
+    AVERAGED32=_averaged_by_either,
+    AVERAGED64=_averaged,
+)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

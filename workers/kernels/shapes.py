@@ -20,13 +20,6 @@ from numpy.typing import NDArray
 
 from workers.kernels.ball import below
 
-# Losses whose slopes share a loop over fixed-point rows. The compiler writes vector code for an
-# exponential only in a loop without much else, so those that have one are not among the straight ones.
-EXPONENTIAL, STRAIGHT, BENT = range(3)
-AVERAGED32, AVERAGED64 = range(
-    3, 5
-)  # over a ball, by a table: in either precision, or float64 only
-
 _f = np.float32
 _i = np.int32
 _ONE, _HALF, LOWEST = _f(1.0), _f(0.5), _f(-80.0)
@@ -47,12 +40,40 @@ class Slope(NamedTuple):
     to the table's [-1, 1]."""
 
     code: int
-    loop: int
     straight: bool  # a line between two bounds, and not averaged
     residual: bool  # a function of m - y
     line: Line
     table: NDArray[np.float64]
     means: NDArray[np.float64]
+
+
+# Losses whose slopes share a loop are of one type, so that a pass is compiled for those alone. The
+# compiler writes vector code for an exponential only in a loop without much else, so those that have
+# one are not among the straight ones.
+
+
+class EXPONENTIAL(Slope):
+    __slots__ = ()
+
+
+class STRAIGHT(Slope):
+    __slots__ = ()
+
+
+class BENT(Slope):
+    __slots__ = ()
+
+
+class AVERAGED32(Slope):
+    """Over a ball, by a table, in either precision."""
+
+    __slots__ = ()
+
+
+class AVERAGED64(Slope):
+    """The same, in double precision only."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +84,7 @@ class Kernel:
     `value64` takes the slope at m besides, or what it was clamped to, if that is a straight line.
     A loss with a corner may also come `averaged` over a ball about w: functions of (slope, m, y)."""
 
-    loop: int
+    loop: type[Slope]
     slope64: Any
     slope32: Any = None
     value64: Any = None

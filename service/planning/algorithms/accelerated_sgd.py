@@ -7,11 +7,12 @@ mu = ridge, which may be zero. W and D as in shared/acceleration.py.
 loss, in up to four stages; a loss with a corner is smoothed: shared/acceleration.py has the steps, the
 bound that they obey and the smoothing.
 
-T is a power of two up to 2^14, and a batch is n halved some times such that T B is at most 512 n and,
-where that is more than 32 n, at most 2^27. By default a batch is the smallest that adds hardly any
-variance to that of the noise, and of the T whose bound, at the noise calibrated for both, is within a
-tenth of the smallest the one is taken that needs the least time; but one up to 512 where its bound is
-within 2.5 times the smallest. Where B = n nothing is drawn.
+T is a power of two up to 2^14, and a batch is n halved some times such that T B is at most 512 n and
+the run takes at most six seconds or as long as 32 passes, by the constants of shared/pace.py. By
+default a batch is the one that takes the least time while it adds hardly any variance to that of the
+noise, and of the T whose bound, at the noise calibrated for both, is within a tenth of the smallest
+the one is taken that needs the least time; but one up to 512 where its bound is within 2.5 times the
+smallest. Where B = n nothing is drawn.
 
 **Sensitivity.** Neighbours replace one record. Step t draws B of n positions uniformly without
 replacement, fresh and secret, independent of the data, and releases the sum over them of integer
@@ -48,6 +49,7 @@ from service.planning.shared.acceleration import (
     start_distance,
 )
 from service.planning.shared.clip import clipping, typical_length
+from service.planning.shared.pace import Pace
 from service.planning.shared.reach import Metric, within
 from service.planning.shared.subsampling import (
     Batches,
@@ -55,7 +57,6 @@ from service.planning.shared.subsampling import (
     best_halvings,
     calibrate_sampled,
     drawing_variance,
-    gradients_max,
     noise_variance,
     quickest,
     sampled,
@@ -90,16 +91,17 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     D = start_distance(within(spec, facts, goal, p), C, mu)
     plain = calibrate(goal, facts, p, clip.bound, times=1)
     smooth = Smoother.of(p, spec, facts).steeper(metric.steeper)
-    candidates = []
-    for steps in steps_to_try(parameters.steps, asked, n):
+    candidates, pace = [], Pace.of(facts)
+    for steps in steps_to_try(parameters.steps, asked, n, pace):
         batch = asked
         if batch is None:
-            batch = n >> best_halvings(goal, plain, wide, clip.C, n, steps)
+            batch = n >> best_halvings(goal, plain, wide, clip.C, n, steps, pace)
         noise = noise_variance(goal, plain, batch, n, steps)
         V = wide * noise * (C / clip.C) ** 2 / batch**2 + drawing_variance(C, batch, n)
         for beta in smooth.choices(steps, D, mu):
             error, _ = staged(steps, beta, mu, D, V)
-            candidates.append(Candidate(error + smooth.bias(beta), steps, batch, beta))
+            bound, seconds = error + smooth.bias(beta), pace.seconds(steps, batch, n)
+            candidates.append(Candidate(bound, seconds, steps, batch, beta))
     best = quickest(candidates)
     steps, batch, beta = best.steps, best.batch, best.smoothness
 
@@ -132,10 +134,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     )
 
 
-def steps_to_try(asked: int | None, batch: int | None, rows: int) -> list[int]:
+def steps_to_try(asked: int | None, batch: int | None, rows: int, pace: Pace) -> list[int]:
     if asked is not None:
         return [asked]
-    return [steps for steps in STEPS if steps * (batch or 1) <= gradients_max(rows)] or [1]
+    return [steps for steps in STEPS if pace.affords(steps, batch or 1, rows)] or [1]
 
 
 ALGORITHM = Algorithm(

@@ -16,14 +16,21 @@ l(<w, x_i + v>, y_i) + (ridge/2) ||w||^2. LR-OP algorithm 3, for linear models:
 precision, so what is left is projected gradient descent, then one noisy point.
 
 **Sensitivity.** Neighbours replace one record. Every record's loss is convex in w, L-Lipschitz
-and beta-smooth as below, so a replaced record changes the mean gradient by at most 2L/n and the
-sensitivity of descent in shared/minimiser.py applies.
+and beta-smooth as below. A replaced record changes the mean gradient, at any w, by at most C/n, and
+the sensitivity of descent in shared/minimiser.py applies:
+
+    bounded     C = L0 max(2 X2, X2 + r K)
+    penalised   C = 2 L0 X2 if 2 L0 V <= X2, else L0 X2 + L0^2 V + X2^2/(4 V), for V = W/penalty
 
 **Proof.** *Bounded.* A convex non-decreasing function of a convex function is convex. Let K bound
 the gradient of N: 1 for l2, sqrt(d) for l1. The inner function t = a_i + r N has a gradient of norm
 at most X2 + r K and a Hessian of at most X2^2/c (even losses) + r/c. With psi' <= L0 and psi'' <=
 curvature, L = L0 (X2 + r K) and beta = curvature (X2 + r K)^2 + L0 (X2^2/c + r/c). The absolute
-loss has psi'' = 0.
+loss has psi'' = 0. The gradient is p (u + r g): p = psi'(t) in [0, L0], u the gradient of a_i, no
+longer than X2, and g that of N, no longer than K and *the same for every record*. Two records' differ
+by p u - p' u' + r (p - p') g. Its norm is convex in (p, p'), so largest at a corner of [0, L0]^2: 0 at
+(0, 0), at most 2 L0 X2 at (L0, L0), where the adversaries' moves cancel, and L0 (X2 + r K) at the
+others. Smoothing psi or N changes neither p's range nor that g is common.
 
 *Penalised.* A maximum of convex functions is convex. The worst v is s w/penalty with s = l'(z) at z
 = m + (||w||^2/penalty) l'(z), a contraction in z by at most 1/4, so 40 iterations reach the fixed
@@ -31,8 +38,10 @@ point to 4^-40. The gradient is s (x + s w/penalty) (envelope theorem), so L = L
 W/penalty. The Hessian is H_ww + H_wv (-H_vv)^-1 H_vw, with -H_vv >= penalty - curvature W^2,
 ||H_wv|| <= curvature X W + L0 and ||H_ww|| <= curvature X^2: beta = curvature X^2 + (curvature X W +
 L0)^2/(penalty - curvature W^2). A slope with corners is a limit of smooth ones with the same
-constants, and bounds on gradients and their differences pass to the limit. Slopes grow with z: for
-residual losses L0 = curvature (W X2 + 1 + L0/(4 curvature)), clamped there.
+constants, and bounds on gradients and their differences pass to the limit. Two records' gradients
+differ by s x - s' x' + (s^2 - s'^2) w/penalty, where ||w||/penalty <= V: for |s| = a >= b = |s'| by at
+most (a + b) X2 + (a^2 - b^2) V, which grows with a, so a = L0, and with b up to X2/(2 V).
+Slopes grow with z: for residual losses L0 = curvature (W X2 + 1 + L0/(4 curvature)), clamped there.
 
 Rounding as in minimiser.py, with the error of t, or of z (4/3 of its equation's), in place of a
 margin's, and X2 + r K, or X2 + 2 L0 W/penalty, in place of X2.
@@ -96,6 +105,7 @@ class _Robust:
     adversary: BoundedAdversary | PenalisedAdversary
     slope_bound: float  # L0
     lipschitz: float  # L
+    change: float  # C
     smoothness: float  # beta
     strong: float
     error: float
@@ -118,10 +128,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         smoothness=robust.smoothness,
         strong=strong,
         radius=min(p.W, L / strong),
-        change=2 * L / p.n,
+        change=robust.change / p.n,
         error=robust.error,
     )
-    noise = noise_per_sensitivity(goal, p.d) * 2 * L / (strong * p.n)
+    noise = noise_per_sensitivity(goal, p.d) * robust.change / (strong * p.n)
     return release_point(
         goal,
         p,
@@ -155,15 +165,19 @@ def _bounded(
     if even:
         L0 = shape.high if isfinite(shape.high) else p.W * X2 + 1 + r * K * p.W + 1
     size = X2 + r * K
-    L = L0 * size
+    L, change = L0 * size, L0 * max(2 * X2, size)
     k = noise_per_sensitivity(goal, d)
     sharp = not p.is_smooth and not even  # the hinge; the absolute loss has no corner left
     curvature = 0.0 if even and not p.is_smooth else shape.curvature
     strong = spec.ridge or minimiser.ridge_for(
-        L, (1e30 if sharp else curvature) * size**2 + L0 * r / corner_max, p.W, 1 / n, k
+        L,
+        (1e30 if sharp else curvature) * size**2 + L0 * r / corner_max,
+        p.W,
+        change / (2 * L * n),
+        k,
     )
     radius = min(p.W, L / strong)
-    noise = k * 2 * L / (strong * n)
+    noise = k * change / (strong * n)
     within = minimiser.reachable(strong, radius, noise, parameters.steps) / 2
     smoothing, bias = None, 0.0
     if sharp:
@@ -182,6 +196,7 @@ def _bounded(
         adversary=BoundedAdversary(norm=parameters.norm, reach=r, corner=corner),
         slope_bound=L0,
         lipschitz=L,
+        change=change,
         smoothness=curvature * size**2 + bend / corner,
         strong=strong,
         error=2 * size * (slope + deep * U * L0),
@@ -211,11 +226,14 @@ def _penalised(
     L0 = p.lipschitz
     if shape.argument == "residual":
         L0 = min(max(-shape.low, shape.high), 4 / 3 * c * (W * X2 + 1))
-    X = X2 + L0 * W / penalty
-    L = L0 * X
+    V = W / penalty
+    X = X2 + L0 * V
+    L, change = L0 * X, 2 * L0 * X2
+    if 2 * L0 * V > X2:
+        change = L0 * X + X2**2 / (4 * V)
     beta = c * X**2 + (c * X * W + L0) ** 2 / (penalty - c * W**2)
     k = noise_per_sensitivity(goal, d)
-    strong = spec.ridge or minimiser.ridge_for(L, beta, W, 1 / n, k)
+    strong = spec.ridge or minimiser.ridge_for(L, beta, W, change / (2 * L * n), k)
     z_error = 4 / 3 * (minimiser.margin_error(d, W, X2) + 24 * U * (W * X2 + L0 * W**2 / penalty))
     slope = c * (z_error + 4.0**-ITERATIONS * L0 * W**2 / penalty) + 8 * U * L0
     deep = minimiser.depth(n, d) + d + 10
@@ -223,9 +241,10 @@ def _penalised(
         adversary=PenalisedAdversary(penalty=penalty),
         slope_bound=L0,
         lipschitz=L,
+        change=change,
         smoothness=beta,
         strong=strong,
-        error=2 * (X + L0 * W / penalty) * (slope + deep * U * L0),
+        error=2 * (X + L0 * V) * (slope + deep * U * L0),
     )
 
 

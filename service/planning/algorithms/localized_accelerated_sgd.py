@@ -59,6 +59,7 @@ from service.planning.shared.acceleration import (
     unit_of,
 )
 from service.planning.shared.clip import clipping, typical_length
+from service.planning.shared.pace import Pace
 from service.planning.shared.phases import layout
 from service.planning.shared.reach import Metric, within
 from service.planning.shared.subsampling import (
@@ -66,7 +67,6 @@ from service.planning.shared.subsampling import (
     best_halvings,
     calibrate_sampled,
     drawing_variance,
-    gradients_max,
     noise_variance,
     quickest,
     sampled,
@@ -139,15 +139,15 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             phases.append((pull, stages))
         return error + G * sqrt(distance), phases
 
-    found: list[Candidate] = []
+    found, pace = list[Candidate](), Pace.of(facts)
     asked, tried = parameters.halvings, [parameters.steps] if parameters.steps else STEPS[4:]
     if not goal.credits_draws:  # all rows, in as many steps as there is time for
         asked = asked or 0
-        tried = [steps for steps in tried if steps * (n >> asked) <= gradients_max(n)] or tried[:1]
+        tried = [steps for steps in tried if pace.affords(steps, n >> asked, n)] or tried[:1]
     for steps in tried:
         halvings = asked
         if halvings is None:
-            halvings = best_halvings(goal, plain, d, clip.C, -(-n // 2), steps)
+            halvings = best_halvings(goal, plain, d, clip.C, -(-n // 2), steps, pace)
         rows = layout(n, wanted, halvings)
         if found and len(rows) < len(layout(n, wanted, 0)):
             continue  # batches so small that they leave no rows for the last phases
@@ -157,7 +157,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         first = sqrt(8 * G**2 / population + 32 * V / steps) / D
         for beta in smooth.choices(steps, D, first)[:3]:
             error, _ = total(rows, steps, variance, beta, first)
-            found.append(Candidate(error, steps, batch, beta, halvings, first))
+            seconds = pace.seconds(steps, batch, population)
+            found.append(Candidate(error, seconds, steps, batch, beta, halvings, first))
     best = quickest(found)
     steps, halvings, beta, first = best.steps, best.halvings, best.smoothness, best.pull
 

@@ -11,6 +11,7 @@ rows. The draw adds its own variance, and where that is little beside the noise'
 well.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import expm1, inf, log1p, sqrt
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.amplification import LOG_DECIMAL_MAX, ORDER_MAX, roughly
+from service.planning.amplification import LOG_DECIMAL_MAX, ORDER_MAX, at_a_glance, roughly
 from service.planning.conversion import UNITS, renyi_budget
 from service.planning.lattice import (
     CONTRIBUTION_UNITS,
@@ -38,15 +39,14 @@ from service.planning.releases import (
     SampledGaussian,
     Subsample,
 )
+from service.planning.shared.pace import Pace
 from service.planning.spec import ClipOrPrivate, Facts
 
-PASSES_MIN, PASSES_MAX = 32, 512  # gradients that a default schedule evaluates, per row:
-GRADIENTS_MAX = 2**27  # between these, so many in all
-_ROUGHLY = 5  # binary digits with which schedules are compared
-_STRIDE = 5  # and of the orders by which one may do, every so many
-_QUICK = 512  # rows: fewer take a step hardly less time
+_DIGITS, _FEW_DIGITS = 20, 5  # of a ratio's square, binary; and those by which schedules compare
+_STRIDE = 5  # of the orders by which a job may do, every so many are looked at first
 _FEW, _FAR_MORE = 512, 2.5  # steps; times the bound on the error
-_HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far fewer gradients
+_HARDLY_MORE = 1.1  # times the variance or the bound on the error, for far less time
+_HARDLY_LESS = 0.9  # times the seconds, which are not worth a drawn batch's variance
 
 
 class Batches(ClipOrPrivate):
@@ -128,7 +128,7 @@ def noise_variance(
 ) -> float:
     """Of the noise in one coordinate of a batch's sum, roughly: what schedules are chosen by. `plain`
     is any lattice of the job, for its clip."""
-    ratio = largest_ratio(goal, batch, population, times, digits=_ROUGHLY)
+    ratio = largest_ratio(goal, batch, population, times, glance=True)
     return (2 * plain.clip / ratio) ** 2 * (1 if plain.noise == "gaussian" else 2)
 
 
@@ -137,28 +137,23 @@ def drawing_variance(G: float, batch: int, population: int) -> float:
     return G**2 / batch * (population - batch) / max(1, population - 1)
 
 
-def gradients_max(rows: int) -> int:
-    """How many a default schedule evaluates, for time."""
-    return min(PASSES_MAX * rows, max(PASSES_MIN * rows, GRADIENTS_MAX))
-
-
 def best_halvings(
-    goal: Target, plain: SumLattice, d: float, G: float, rows: int, times: int
+    goal: Target, plain: SumLattice, d: float, G: float, rows: int, times: int, pace: Pace
 ) -> int:
-    """How often to halve `rows`: first until `times` steps stay within `gradients_max`, then while
-    the variance of a batch's mean stays hardly more than there; no further than saves time."""
-    best, least = rows.bit_length() - 1, inf
+    """How often to halve `rows`: until there is time for `times` steps, and then where they take the
+    least, while the variance of a batch's mean stays hardly more."""
+    best, least, shortest = rows.bit_length() - 1, inf, inf
     for halvings in range(rows.bit_length()):
         batch = rows >> halvings
-        if times * batch > gradients_max(rows):
+        if not pace.affords(times, batch, rows):
             continue
-        if batch < _QUICK and least < inf:
-            break
         noise = noise_variance(goal, plain, batch, rows, times)
         variance = drawing_variance(G, batch, rows) + d * noise / batch**2
         if variance > _HARDLY_MORE * least:
             break
-        best, least = halvings, min(least, variance)
+        seconds, least = pace.seconds(times, batch, rows), min(least, variance)
+        if seconds < _HARDLY_LESS * shortest:
+            best, shortest = halvings, seconds
     return best
 
 
@@ -166,6 +161,7 @@ class Candidate(NamedTuple):
     """A schedule, and the bound on its error."""
 
     bound: float
+    seconds: float
     steps: int
     batch: int
     smoothness: float
@@ -181,54 +177,70 @@ def quickest(candidates: list[Candidate]) -> Candidate:
     few = [one for one in candidates if one.steps <= _FEW and one.bound <= _FAR_MORE * least]
     if few and all(one.steps > _FEW for one in near):
         return min(few)
-    return min(near, key=lambda one: (one.steps * (one.batch + _QUICK), one))
+    return min(near, key=lambda one: (one.seconds, one))
 
 
-def largest_ratio(goal: Target, batch: int, population: int, times: int, digits: int = 32) -> float:
-    """The largest z at which `times` sampled releases fit, its square to so many binary digits."""
+def largest_ratio(
+    goal: Target, batch: int, population: int, times: int, glance: bool = False
+) -> float:
+    """The largest z at which `times` sampled releases fit, and one a tenth off or so at a glance."""
     each, gamma = goal.units / UNITS / times, batch / population
     if goal.delta == 0:
         return log1p(expm1(each) / gamma) if batch < population else each
-    undrawn = sqrt(2 * each)  # what costs this much without being drawn
     if batch == population or not goal.credits_draws:
-        return undrawn
+        return sqrt(2 * each)  # what costs this much without being drawn
     binding = goal.told if goal.whole else goal.terms
     told = [(one.order, each * one.order) for one in binding if one.order is not None]
-    budgets = _budgets(goal.epsilon, goal.delta)[:: 1 if digits > _ROUGHLY else _STRIDE]
-    own = [(order, budget / times) for order, budget in budgets] if goal.whole else []
-    at = 0  # the order of `own` by which the last one fitted
+    own = [(order, budget / times) for order, budget in _budgets(goal.epsilon, goal.delta)]
+    some = list(range(0, len(own), _STRIDE)) if goal.whole else []
+
+    def ratio(place: int) -> float:
+        """Places are on a grid on which each doubling of z^2 has 2^_DIGITS, exact in floats."""
+        doublings, rest = divmod(place, 1 << _DIGITS)
+        return sqrt(2 * each * (1 + rest / (1 << _DIGITS)) * 2.0**doublings)
+
+    def fits(place: int) -> bool:
+        z = ratio(place)
+        return all(within(z, *one) for one in told) and (
+            not some or any(within(z, *own[i]) for i in some)
+        )
 
     def within(z: float, order: int, divergence: float) -> bool:
         """Beyond the first of these the exact price claims nothing."""
         if order > ORDER_MAX or z * z / 2 >= LOG_DECIMAL_MAX / order**2:
             return False
         limit = (order - 1) * divergence
-        return roughly(z, gamma, order, limit) <= limit
+        cost = at_a_glance(z, gamma, order) if quick else roughly(z, gamma, order, limit)
+        return cost <= limit
 
-    def fits(rho: float) -> bool:
-        nonlocal at
-        z = sqrt(2 * rho)
-        if not all(within(z, *one) for one in told):
-            return False
-        found = next((i for i in range(at, len(own)) if within(z, *own[i])), None)
-        at = at if found is None else found
-        return not own or found is not None
+    quick = True
+    about = _last(fits, 0, 1 << _DIGITS, 1 << (_DIGITS - _FEW_DIGITS))
+    if glance:
+        return ratio(about)
+    near = next((i for i in some if within(ratio(about), *own[i])), 0)
+    quick, hop = False, 1 << (_DIGITS - _FEW_DIGITS)
+    place = _last(fits, about, hop, 1) if not some else 0
+    for i in sorted(range(len(own)), key=lambda i: abs(i - near))[: 2 * _STRIDE] if some else ():
+        some = [i]
+        if fits(place + 1):
+            place = _last(fits, place or about, hop if not place else 1, 1)
+    return ratio(place)
 
-    if not fits(each):
-        return undrawn
-    doublings, hop = 0, 1
-    while fits(each * 2.0 ** (doublings + hop)):
-        doublings, hop = doublings + hop, 2 * hop
-    while hop > 1:
-        hop //= 2
-        if fits(each * 2.0 ** (doublings + hop)):
-            doublings += hop
-    low = width = each * 2.0**doublings
-    for _ in range(digits):
-        width /= 2
-        if fits(low + width):
-            low += width
-    return sqrt(2 * low)
+
+def _last(fits: Callable[[int], bool], guess: int, hop: int, unit: int) -> int:
+    """The last place that fits, of those `unit` apart, looked for from `guess` on: all up to there
+    fit, and 0 is as good as one that does."""
+    low = high = guess
+    if fits(guess):
+        while fits(high := low + hop):
+            low, hop = high, 2 * hop
+    else:
+        while low > 0 and not fits(low := max(0, high - hop)):
+            high, hop = low, 2 * hop
+    while high - low > unit:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 @lru_cache(maxsize=1024)

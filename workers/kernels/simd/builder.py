@@ -4,7 +4,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-I16, I32, I64, F64 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.DoubleType()
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+F64 = ir.DoubleType()
 
 
 class Builder:

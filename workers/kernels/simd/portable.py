@@ -1,4 +1,4 @@
-"""The same results as avx2.py and floats.py, bit for bit, in plain loops for any CPU.
+"""The same results as madd.py and floats.py, bit for bit, in plain loops for any CPU.
 
 Integer sums are exact, so their order is free. Sums of floats are taken in the order of the vectors:
 eight lanes, combined as there.
@@ -8,10 +8,10 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from workers.kernels.simd.avx2 import LANES, ROWS
 from workers.kernels.simd.builder import F64, Builder
 from workers.kernels.simd.floats import LANES as FLOAT_LANES
 from workers.kernels.simd.floats import TOGETHER
+from workers.kernels.simd.madd import ROWS
 
 _i = np.int32
 _MAGIC = 1.5 * 2.0**52 + 2.0**31
@@ -20,15 +20,10 @@ _MAGIC = 1.5 * 2.0**52 + 2.0**31
 @njit(cache=True, nogil=True, error_model="numpy")
 def margins(x, first, weights, out):
     """out[r] = <x[first + r], weights>, in int32."""
-    columns = x.shape[1]
-    shift = weights.size - columns
-    whole = columns - columns % LANES if shift else columns
     for r in range(out.size):
         row, margin = x[first + r], _i(0)
-        for j in range(whole):
+        for j in range(row.size):
             margin = _i(margin + _i(_i(row[j]) * _i(weights[j])))
-        for j in range(whole, columns):
-            margin = _i(margin + _i(_i(row[j]) * _i(weights[j + shift])))
         out[r] = margin
 
 
@@ -36,19 +31,14 @@ def margins(x, first, weights, out):
 def accumulate(total, x, first, q):
     """total += sum of q[r] x[first + r], in int32 over groups of rows, in int64 over these."""
     columns = x.shape[1]
-    shift = total.size - columns
-    whole = columns - columns % LANES if shift else columns
     partial = np.zeros(columns, dtype=np.int32)
     for low in range(0, q.size, ROWS):
         for r in range(low, min(low + ROWS, q.size)):
             row, multiplier = x[first + r], _i(q[r])
             for j in range(columns):
                 partial[j] = _i(partial[j] + _i(multiplier * _i(row[j])))
-        for j in range(whole):
+        for j in range(columns):
             total[j] += partial[j]
-            partial[j] = 0
-        for j in range(whole, columns):
-            total[j + shift] += partial[j]
             partial[j] = 0
 
 
