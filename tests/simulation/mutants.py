@@ -38,7 +38,7 @@ def a_retry_draws_fresh_noise(connection, settings, job, *, failed=False):
 def a_charge_counts_at_another_limits_order(connection, moved, cost, pending, posted):
     moved = list(moved)
     at = moved[-1].terms if moved and posted else None
-    _move_balances(connection, moved, lambda terms: cost(at or terms), pending, posted)
+    return _move_balances(connection, moved, lambda terms: cost(at or terms), pending, posted)
 
 
 def a_group_reserves_what_fits(db, settings, request):
