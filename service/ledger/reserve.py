@@ -22,12 +22,16 @@ from service.ledger.admission import Standing, admission, standings
 from service.ledger.costs import cost_of
 from service.ledger.entries import append_entry
 from service.ledger.limits import Limit, Price, applying, move_balances
-from service.planning.price import measures
+from service.planning.price import AccountTerms, measures
 from service.tables import accounts, entries, limits
 
 
 class AlreadyResolvedError(RuntimeError):
     """A reservation was posted or voided a second time: a bug, never an outcome."""
+
+
+class Outdated(Exception):  # noqa: N818 - no error: whoever asked begins anew
+    """A reservation was asked for on the strength of something that is no longer so."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,12 @@ class Wanted:
     principal_id: str
     dataset_id: str | None
     job_id: str
+    only_at: tuple[AccountTerms, ...] | None = None  # what it was planned for, beside the ceiling
 
 
 def reserve(
     connection: Connection, account_id: str, wanted: Sequence[Wanted]
-) -> list[int | Problem]:
+) -> list[int | Problem | Outdated]:
     """Admit each job in this order, or say why it is refused (see admission.py); the numbers of the
     entries of those that are admitted."""
     account = lock_account(connection, account_id)
@@ -53,12 +58,16 @@ def reserve(
     reserved: dict[str | None, Limit] = {}  # the limits as they come to stand, by id
     more: Counter[str | None] = Counter()  # and the units by which they grow
     rows: list[dict[str, Any]] = []
-    outcomes: list[int | Problem] = []
+    outcomes: list[int | Problem | Outdated] = []
     for one in wanted:
         now = replace(
             found[one.principal_id],
             limits=tuple(reserved.get(lim.id, lim) for lim in found[one.principal_id].limits),
         )
+        at = {limit.terms for limit in now.limits} - {account.terms}
+        if one.only_at is not None and at != set(one.only_at):
+            outcomes.append(Outdated())
+            continue
         refusal = admission(now, one.price, one.delta)
         if refusal is not None:
             outcomes.append(refusal)

@@ -5,7 +5,9 @@ import threading
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from service.jobs.submit import Asked, submit, turns_of
+from service.api.credentials import valid_credentials
+from service.jobs.admit import turns_of
+from service.jobs.submit import Asked, submit
 from service.jobs.turns import Turns
 from tests.api.at_once import at_once
 from tests.jobs.harness import JobHarness
@@ -94,7 +96,7 @@ def test_lines_do_not_wait_for_each_other():
 @pytest.mark.parametrize("keyed", [False, True])
 def test_jobs_of_many_callers_are_admitted_together_within_the_budget(db, tmp_path, keyed):
     harness = JobHarness(db, tmp_path)
-    turns = turns_of(db, harness.settings)
+    turns = turns_of(db, harness.settings, valid_credentials)
     people = [harness.analyst() for _ in range(12)]
     waiting = list(people)
 

@@ -6,7 +6,7 @@ from unittest.mock import patch
 from sqlalchemy import select, update
 
 from service.db import lock
-from service.jobs import cancel, claim, maintenance, publish, submit, transitions, turns
+from service.jobs import admit, cancel, claim, maintenance, publish, submit, transitions, turns
 from service.jobs.transitions import Move
 from service.ledger import reserve
 from service.tables import jobs
@@ -43,16 +43,17 @@ def a_charge_counts_at_another_limits_order(connection, moved, cost, pending, po
 
 def a_group_reserves_what_fits(db, settings, request):
     with db.write() as connection:
-        (earlier,) = submit._before(connection, [request])
+        (earlier,) = admit._before(connection, [request])
         if earlier is not None:
             return earlier
         wanted = sorted(request.planned, key=lambda one: one.account_id)
-        outcomes = submit._reserve(connection, [(request.principal_id, one) for one in wanted])
+        outcomes = admit._reserve(connection, [(request, one) for one in wanted])
         both = zip(wanted, outcomes, strict=True)
         fitting = [(request, one, seq) for one, seq in both if isinstance(seq, int)]
         if not fitting:
             raise outcomes[0]
-        return submit._answer(connection, request, submit._insert(connection, settings, fitting))
+        views = admit._insert(connection, settings, fitting)
+        return admit._answers(connection, [(request, views)])[0]
 
 
 def a_batch_mixes_up_its_answers(self, batch):
@@ -95,7 +96,7 @@ MUTANTS = {
     an_end_after_the_data_was_opened_is_free: [(transitions, "post")],
     a_retry_draws_fresh_noise: [(maintenance, "take_back"), (claim, "take_back")],
     a_charge_counts_at_another_limits_order: [(reserve, "move_balances")],
-    a_group_reserves_what_fits: [(submit, "_admit_group")],
+    a_group_reserves_what_fits: [(submit, "admit_group")],
     a_batch_mixes_up_its_answers: [(turns.Turns, "_do")],
     idempotency_is_ignored: [(submit, "submit")],
     cancel_voids_an_opened_job: [(cancel, "cancel")],
