@@ -44,12 +44,15 @@ class Worker:
         self._ready.wait()
         with self._one_job:
             try:
-                while not self._stopping.is_set() and self._db is not None:
-                    if not execute_one(self._db, self._settings, self._report):
+                while self._wanted() and self._db is not None:
+                    if not execute_one(self._db, self._settings, self._report, self._wanted):
                         break
                 self._looked = time.monotonic()
             except Exception as error:  # mostly the database's; the next round is another attempt
                 log.warning("the worker will try again: %s", type(error).__name__)
+
+    def _wanted(self) -> bool:
+        return not self._stopping.is_set()
 
     def wake(self) -> None:
         self._wake.set()

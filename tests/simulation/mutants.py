@@ -1,6 +1,7 @@
 """Mistakes that we know how to make, in the service's own functions. The simulation finds each."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest.mock import patch
 
 from sqlalchemy import select, update
@@ -9,9 +10,12 @@ from service.db import lock
 from service.jobs import admit, cancel, claim, maintenance, publish, submit, transitions, turns
 from service.jobs.transitions import Move
 from service.ledger import reserve
+from service.ledger.reserve import Wanted
 from service.tables import jobs
+from tests.simulation import world
 
 _publish, _take_back, _submit = publish.publish, claim.take_back, submit.submit
+_before = admit._before
 _move_balances, _transition, _do = reserve.move_balances, claim.transition, turns.Turns._do
 
 
@@ -64,6 +68,18 @@ def a_batch_mixes_up_its_answers(self, batch):
             one.answer = answers.pop()
 
 
+def what_is_remembered_is_believed(connection, requests, valid=None):
+    return _before(connection, [replace(one, credential=None) for one in requests], valid)
+
+
+def a_revoked_key_still_submits(connection, credentials):
+    return credentials
+
+
+def a_plan_is_admitted_at_other_limits(**named):
+    return Wanted(**named | {"only_at": None})
+
+
 def idempotency_is_ignored(*arguments, idempotency_key=None, **named):
     return _submit(*arguments, **named)
 
@@ -98,6 +114,9 @@ MUTANTS = {
     a_charge_counts_at_another_limits_order: [(reserve, "move_balances")],
     a_group_reserves_what_fits: [(submit, "admit_group")],
     a_batch_mixes_up_its_answers: [(turns.Turns, "_do")],
+    what_is_remembered_is_believed: [(admit, "_before")],
+    a_revoked_key_still_submits: [(world, "valid_credentials")],
+    a_plan_is_admitted_at_other_limits: [(admit, "Wanted")],
     idempotency_is_ignored: [(submit, "submit")],
     cancel_voids_an_opened_job: [(cancel, "cancel")],
     a_claim_takes_no_new_fence: [(claim, "transition")],
