@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import llvmlite.binding
 import numba
@@ -71,10 +71,11 @@ def execute_one(
         claimed = _claim(connection, settings)
     if claimed is None:
         return False
-    while claimed is not None and claimed.start is not None:
-        with suppress(OSError):
-            report(claim_line(claimed.start.job.id, claimed.start.job.fence))
-        claimed = _execute(db, settings, claimed.start, more)
+    with _Leases(db, settings) as leases:
+        while claimed is not None and claimed.start is not None:
+            with suppress(OSError):
+                report(claim_line(claimed.start.job.id, claimed.start.job.fence))
+            claimed = _execute(db, settings, leases, claimed.start, more)
     with suppress(OSError):
         report(NOTHING)
     return True
@@ -106,12 +107,12 @@ def _claim(connection: Connection, settings: Settings) -> Claimed | None:
 
 
 def _execute(
-    db: Database, settings: Settings, start: Start, more: Callable[[], bool]
+    db: Database, settings: Settings, leases: "_Leases", start: Start, more: Callable[[], bool]
 ) -> Claimed | None:
     """Run a claimed job and publish it, or release the claim; returns what the publication claimed."""
     job, progress, failed = start.job, Progress(settings.job_seconds_max), True
     try:
-        with _renewed_lease(db, settings, job, progress):
+        with leases.of(job, progress):
             return _run(db, settings, start, progress, more)
     except Stopped as stopped:
         log.info("job %s was stopped: %s", job.id, stopped)
@@ -164,40 +165,56 @@ def _run(
     return claimed
 
 
-@contextmanager
-def _renewed_lease(
-    db: Database, settings: Settings, job: Row[Any], progress: Progress
-) -> Iterator[None]:
-    """Renew the job's lease from a thread while the kernels run; stop the run when it is lost. One
-    that hangs between steps cannot be stopped: its failure is recorded, and the process ends."""
-    done = threading.Event()
+class _Leases(threading.Thread):
+    """Renews the lease of the job at hand while the kernels run, and stops the run when it is lost.
+    One that hangs between steps cannot be stopped: its failure is recorded, and the process ends."""
 
-    def renew() -> None:
-        while not done.wait(min(1.0, settings.lease_seconds / 3)):
-            try:
-                hung = progress.hung
-                with db.write() as connection:
-                    if hung:
-                        release_claim(connection, settings, job.id, job.fence, failed=True)
-                    held = renew_lease(
-                        connection, job.id, job.fence, progress.done, settings.lease_seconds
-                    )
+    def __init__(self, db: Database, settings: Settings) -> None:
+        super().__init__(name="epsilond-lease", daemon=True)
+        self._db, self._settings = db, settings
+        self._lock, self._done = threading.Lock(), threading.Event()
+        self._held: tuple[Row[Any], Progress] | None = None
+
+    @contextmanager
+    def of(self, job: Row[Any], progress: Progress) -> Iterator[None]:
+        with self._lock:
+            self._held = (job, progress)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held = None
+
+    def run(self) -> None:
+        while not self._done.wait(min(1.0, self._settings.lease_seconds / 3)):
+            with self._lock:
+                if self._held is not None and not self._held[1].stopped:
+                    self._renew(*self._held)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        self.join()
+
+    def _renew(self, job: Row[Any], progress: Progress) -> None:
+        settings = self._settings
+        try:
+            hung = progress.hung
+            with self._db.write() as connection:
                 if hung:
-                    log.error("job %s hangs, so this worker ends", job.id)
-                    os._exit(1)
-                if not held:
-                    progress.stopped = True
-                    return
-            except SQLAlchemyError as error:
-                log.warning("the lease will be renewed later: %s", type(error).__name__)
-
-    thread = threading.Thread(target=renew, name="epsilond-lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+                    release_claim(connection, settings, job.id, job.fence, failed=True)
+                held = renew_lease(
+                    connection, job.id, job.fence, progress.done, settings.lease_seconds
+                )
+            if hung:
+                log.error("job %s hangs, so this worker ends", job.id)
+                os._exit(1)
+            progress.stopped = not held
+        except SQLAlchemyError as error:
+            log.warning("the lease will be renewed later: %s", type(error).__name__)
 
 
 @cache
