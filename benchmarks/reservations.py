@@ -9,18 +9,21 @@ timed is HTTP, planning, the reservation and the hint. Then the ledger alone, fr
 """
 
 import argparse
-import asyncio
+import json
 import os
 import signal
 import sqlite3
 import tempfile
 import time
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 
 import httpx
 import numpy as np
 
+from benchmarks.cpu import Meter, backends
+from benchmarks.load import post, repeat
 from service.db import Database, new_id
 from service.ledger.reserve import Wanted, reserve
 from tests.harness import DATABASES, Service, free_port, fresh_database, job, until
@@ -94,38 +97,26 @@ def answers(url):
     return False
 
 
-async def submit(url, key, spec, until_time, times, refusals):
-    headers = {"Authorization": f"Bearer {key}"}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=120) as http:
-        while (start := time.perf_counter()) < until_time:
-            status = (await http.post("/v1/jobs", json=spec)).status_code
-            if status == 202:
-                times.append((start, time.perf_counter()))
-            else:
-                refusals.append(status)
-
-
 def through_http(kind, clients, seconds):
-    """Times of the admissions that were answered within the measured seconds, and refusals."""
+    """Times of the admissions that were answered within the measured seconds, refusals, and the
+    processor time of each admission."""
     with tempfile.TemporaryDirectory() as folder, services(kind, Path(folder)) as (service, urls):
         scene = service.scene(epsilon=50.0, rows=500)
         analysts = [service.person("analyst") for _ in range(clients)]
         for analyst in analysts:
             scene.owner.grant(scene.dataset, analyst.id)
-        spec, times, refusals = job(scene.dataset, EPSILON), [], []
-
-        async def run():
-            begin = time.perf_counter() + WARM_SECONDS
-            tasks = (
-                submit(urls[i % len(urls)], a.key, spec, begin + seconds, times, refusals)
-                for i, a in enumerate(analysts)
-            )
-            await asyncio.gather(*tasks)
-            return begin
-
-        begin = asyncio.run(run())
-    within = [end - start for start, end in times if begin <= end < begin + seconds]
-    return within, len(refusals)
+        body = json.dumps(job(scene.dataset, EPSILON)).encode()
+        requests = [
+            (url, post(url, "/v1/jobs", analyst.key, body))
+            for analyst, url in zip(analysts, cycle(urls), strict=False)
+        ]
+        meter = Meter(
+            client=lambda: [os.getpid()],
+            api=lambda: [p.pid for p in service.processes.values()],
+            database=lambda: backends(service.db),
+        )
+        times, refused = repeat(requests, WARM_SECONDS, seconds, meter.begin, meter.end)
+    return times, sum(refused.values()), meter.per(len(times))
 
 
 def ledger_alone(kind, seconds):
@@ -143,9 +134,10 @@ def ledger_alone(kind, seconds):
     return times
 
 
-def row(label, times, seconds, refused=0):
+def row(label, times, seconds, refused=0, cpu=None):
     p50, p99 = (1000 * float(np.percentile(times, share)) for share in (50, 99))
-    print(f"{label:46}{len(times) / seconds:10.1f}{p50:10.1f}{p99:10.1f}{refused:10}")
+    spent = "".join(f"{ms:10.2f}" for ms in (cpu or {}).values())
+    print(f"{label:44}{len(times) / seconds:8.1f}{p50:8.1f}{p99:8.1f}{refused:8}{spent}")
 
 
 def main(arguments=None):
@@ -153,14 +145,14 @@ def main(arguments=None):
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args(arguments)
-    print(
-        f"{'reservations on one dataset':46}{'/s':>10}{'p50 ms':>10}{'p99 ms':>10}{'refused':>10}"
-    )
+    figures = f"{'/s':>8}{'p50 ms':>8}{'p99 ms':>8}{'refused':>8}"
+    print(f"{'reservations on one dataset':44}{figures}{'client':>10}{'API':>10}{'database':>10}")
+    print(f"{'':76}{'processor time of each, ms':>30}")
     processes = {"postgresql": "2 API processes", "sqlite": "embedded"}
     for kind in reversed(DATABASES):
-        times, refused = through_http(kind, options.clients, options.seconds)
+        times, refused, cpu = through_http(kind, options.clients, options.seconds)
         label = f"{kind}, {processes[kind]}, {options.clients} clients"
-        row(label, times, options.seconds, refused)
+        row(label, times, options.seconds, refused, cpu)
     for kind in reversed(DATABASES):
         row(f"{kind}, the ledger alone", ledger_alone(kind, options.seconds), options.seconds)
 

@@ -23,6 +23,7 @@ import redis
 from celery import Celery
 from sqlalchemy import func, select
 
+from benchmarks.cpu import Meter, backends
 from service.tables import jobs
 from tests.harness import ENGINES, job, running, server, until
 
@@ -97,6 +98,10 @@ def jobs_per_second(engine, count, datasets):
             scene.analyst.submit(job(scene.dataset, 0.001))["id"]
             for scene, _ in zip(cycle(scenes), range(count), strict=False)
         ]
+        meter = Meter(
+            workers=lambda: pids, database=lambda: backends(service.db), rest=lambda: rest(service)
+        )
+        meter.begin()
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         ours, open_ones = jobs.c.id.in_(submitted), jobs.c.finished_ms.is_(None)
@@ -108,12 +113,18 @@ def jobs_per_second(engine, count, datasets):
 
         while left():  # asked rarely: the processors are the workers'
             time.sleep(0.5)
+        meter.end()
         with service.db.read() as connection:
             times = select(func.min(jobs.c.started_ms), func.max(jobs.c.finished_ms)).where(ours)
             first, last = connection.execute(times).one()
             states = select(jobs.c.state).where(ours)
             assert set(connection.execute(states).scalars()) == {"succeeded"}
-    return 1000 * count / (last - first)
+    return 1000 * count / (last - first), meter.per(count)
+
+
+def rest(service):
+    """The API, and whoever started the workers."""
+    return [process.pid for process in service.processes.values()]
 
 
 def ready_workers(service):
@@ -131,11 +142,14 @@ def main():
     options = parser.parse_args()
     print(f"{WORKERS} workers, {options.jobs} jobs of 3 steps; no-ops of bare Celery beside them")
     noops = raw(10 * options.jobs)
+    heads = "".join(f"{name:>10}" for name in ("workers", "database", "rest"))
+    print(f"{'processor time of each, ms':>79}\n{'':49}{heads}")
     print(f"{'bare celery, no-op':24}{noops:8.0f} /s")
     for engine, datasets in product(ENGINES, DATASETS):
-        rate = jobs_per_second(engine, options.jobs, datasets)
+        rate, cpu = jobs_per_second(engine, options.jobs, datasets)
         what = f"{engine}, {datasets} dataset{'s' if datasets > 1 else ''}"
-        print(f"{what:24}{rate:8.0f} /s   {rate / noops:.2f} of the no-op")
+        spent = "".join(f"{ms:10.2f}" for ms in cpu.values())
+        print(f"{what:24}{rate:8.0f} /s   {rate / noops:.2f} of the no-op{spent}")
 
 
 worker = noop_app(

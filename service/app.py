@@ -47,7 +47,8 @@ def create_app(settings: Settings) -> FastAPI:
         engine = (EmbeddedWorkers if settings.engine == "embedded" else CeleryHints)(settings, db)
         check_identity(db, settings)
         feed = Feed(db, settings.keys, settings.streams_max, settings.streams_max_each)
-        app.state.context = Context(settings=settings, db=db, hint=engine.hint, feed=feed)
+        context = Context(settings=settings, db=db, hint=engine.hint, feed=feed)
+        app.state.context = context
         maintenance = MaintenanceLoop(db, settings, "api")
         maintenance.start()
         feed_task = asyncio.create_task(feed.run())
@@ -61,6 +62,7 @@ def create_app(settings: Settings) -> FastAPI:
                 await feed_task
             engine.stop()
             maintenance.stop()
+            context.turns.close()
             db.dispose()
 
     app = FastAPI(

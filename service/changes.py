@@ -19,25 +19,13 @@ _BATCH = 500
 _POSITIONS_LOCK = 0x6570_7369  # PostgreSQL's advisory lock for assigning positions
 
 
-def record_change(
-    connection: Connection,
-    *,
-    number: int,
-    type: str,
-    job_id: str | None = None,
-    account_id: str | None = None,
-) -> None:
-    connection.execute(
-        insert(changes).values(
-            job_id=job_id, account_id=account_id, number=number, type=type, created_ms=now_ms()
-        )
-    )
+_CHANGES = insert(changes).values(created_ms=now_ms())
 
 
 def record_changes(connection: Connection, rows: list[dict[str, Any]]) -> None:
     """Several at once: each names its job or its account, its number and its type."""
     empty = {"job_id": None, "account_id": None}
-    connection.execute(insert(changes).values(created_ms=now_ms()), [empty | row for row in rows])
+    connection.execute(_CHANGES, [empty | row for row in rows])
 
 
 def assign_positions(db: Database) -> None:

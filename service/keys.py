@@ -8,6 +8,7 @@ import hmac
 import os
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -34,9 +35,7 @@ class Keys:
         )
 
     def derive(self, purpose: str) -> bytes:
-        return HKDF(hashes.SHA256(), 32, salt=None, info=f"epsilond/{purpose}".encode()).derive(
-            self.master
-        )
+        return _derived(self.master, purpose)
 
     def commitment(self, dataset_id: str, content_mac: str) -> str:
         """What a dataset's records commit to: its content, under a key that nobody can query.
@@ -65,6 +64,11 @@ class Keys:
 
     def unwrap(self, wrapped: bytes, job_id: str) -> bytes:
         return AESGCM(self.derive("wrap")).decrypt(wrapped[:12], wrapped[12:], job_id.encode())
+
+
+@lru_cache(maxsize=64)
+def _derived(master: bytes, purpose: str) -> bytes:
+    return HKDF(hashes.SHA256(), 32, salt=None, info=f"epsilond/{purpose}".encode()).derive(master)
 
 
 def _secret(path: Path, given: str | None, variable: str) -> bytes:

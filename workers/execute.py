@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import llvmlite.binding
 import numba
@@ -25,7 +25,7 @@ from service.config import Settings
 from service.datasets.store import dataset_folder, open_arrays
 from service.db import Database
 from service.jobs.card import Released, Software
-from service.jobs.claim import claim, open_claimed, release_claim, renew_lease
+from service.jobs.claim import claim_and_open, claim_due, due, release_claim, renew_lease
 from service.jobs.publish import check_plan, publish, released_model
 from service.jobs.supervise import NOTHING, claim_line
 from service.planning.plan import Plan
@@ -46,57 +46,74 @@ class Start:
     """What a claimed job needs to run: its data may be read once this is committed."""
 
     job: Row[Any]
+    dataset: Row[Any]
     plan: Plan
     randomness: Randomness
     released: NDArray[np.float64] | None
-    dataset: Row[Any]
+
+
+@dataclass(frozen=True)
+class Claimed:
+    start: Start | None  # None: the job that was claimed cannot be run, and is no longer held
 
 
 def execute_one(
-    db: Database, settings: Settings, report: Callable[[bytes], object] = lambda line: None
+    db: Database,
+    settings: Settings,
+    report: Callable[[bytes], object] = lambda line: None,
+    more: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Claim and run the job that has been due longest; False if none is due. What is held meanwhile
-    is reported to whoever supervises this process."""
+    """Claim and run the job that has been due longest, and, while `more` says so, the next one, which
+    is claimed by the transaction that publishes the last; False if none was due. What is held is
+    reported to whoever supervises this process."""
     # one commit, before a byte is read: claimed, and its data opened
     with db.write() as connection:
-        job = claim(connection, settings.lease_seconds)
-        if job is None:
-            return False
-        start = _start(connection, settings, job)
-    if start is not None:
-        with suppress(OSError):
-            report(claim_line(job.id, job.fence))
-        _execute(db, settings, start)
-        with suppress(OSError):
-            report(NOTHING)
+        claimed = _claim(connection, settings)
+    if claimed is None:
+        return False
+    with _Leases(db, settings) as leases:
+        while claimed is not None and claimed.start is not None:
+            with suppress(OSError):
+                report(claim_line(claimed.start.job.id, claimed.start.job.fence))
+            claimed = _execute(db, settings, leases, claimed.start, more)
+    with suppress(OSError):
+        report(NOTHING)
     return True
 
 
-def _start(connection: Connection, settings: Settings, job: Row[Any]) -> Start | None:
-    """Open the data of a job that can be run; one that cannot has failed, unopened."""
+def _claim(connection: Connection, settings: Settings) -> Claimed | None:
+    """Claim what has been due longest and open its data; None if nothing is due. One that cannot be
+    run has failed, unopened."""
+    found = due(connection)
+    if found is None:
+        return None
     try:
-        check_plan(job)
-        plan = Plan.model_validate_json(job.plan)
-        randomness = Randomness(settings.keys.unwrap(job.wrapped_key, job.id), job.plan_digest)
+        check_plan(found)
+        plan = Plan.model_validate_json(found.plan)
+        randomness = Randomness(
+            settings.keys.unwrap(found.wrapped_key, found.id), found.plan_digest
+        )
         of = released_model(connection, plan)
         released = None if of is None else np.array(of)
     except INFRASTRUCTURE:
         raise
     except Exception as error:
-        _log_error(job.id, error)
+        _log_error(found.id, error)
+        job = claim_due(connection, found, settings.lease_seconds)
         release_claim(connection, settings, job.id, job.fence, failed=True)
-        return None
-    dataset = open_claimed(connection, job)
-    return None if dataset is None else Start(job, plan, randomness, released, dataset)
+        return Claimed(None)
+    opened = claim_and_open(connection, found, settings.lease_seconds)
+    return Claimed(None if opened is None else Start(*opened, plan, randomness, released))
 
 
-def _execute(db: Database, settings: Settings, start: Start) -> None:
-    """Run a claimed job and publish it, or release the claim."""
+def _execute(
+    db: Database, settings: Settings, leases: "_Leases", start: Start, more: Callable[[], bool]
+) -> Claimed | None:
+    """Run a claimed job and publish it, or release the claim; returns what the publication claimed."""
     job, progress, failed = start.job, Progress(settings.job_seconds_max), True
     try:
-        with _renewed_lease(db, settings, job, progress):
-            _run(db, settings, start, progress)
-        return
+        with leases.of(job, progress):
+            return _run(db, settings, start, progress, more)
     except Stopped as stopped:
         log.info("job %s was stopped: %s", job.id, stopped)
     except INFRASTRUCTURE as error:
@@ -106,6 +123,7 @@ def _execute(db: Database, settings: Settings, start: Start) -> None:
         _log_error(job.id, error)
     with db.write() as connection:
         release_claim(connection, settings, job.id, job.fence, failed=failed)
+    return None
 
 
 def _log_error(job_id: str, error: Exception) -> None:
@@ -118,7 +136,9 @@ def _log_error(job_id: str, error: Exception) -> None:
     log.error("job %s: %s at %s:%s", job_id, type(error).__name__, frame.filename, frame.lineno)
 
 
-def _run(db: Database, settings: Settings, start: Start, progress: Progress) -> None:
+def _run(
+    db: Database, settings: Settings, start: Start, progress: Progress, more: Callable[[], bool]
+) -> Claimed | None:
     job, plan, dataset = start.job, start.plan, start.dataset
     x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
     data = Data(plan, x, y, start.randomness, start.released)
@@ -128,6 +148,9 @@ def _run(db: Database, settings: Settings, start: Start, progress: Progress) -> 
     for retry_seconds in (0.1, 0.4, 1.6, 6.4, None):
         try:
             with db.write() as connection:
+                # before the account is locked; whoever else is at the next job or its data never waits
+                # for what is locked below
+                claimed = _claim(connection, settings) if more() else None
                 published = publish(
                     connection, settings.keys, job.id, job.fence, released, software()
                 )
@@ -139,42 +162,59 @@ def _run(db: Database, settings: Settings, start: Start, progress: Progress) -> 
     log.info(
         "job %s: %s", job.id, "succeeded" if published else "not published, the claim was lost"
     )
+    return claimed
 
 
-@contextmanager
-def _renewed_lease(
-    db: Database, settings: Settings, job: Row[Any], progress: Progress
-) -> Iterator[None]:
-    """Renew the job's lease from a thread while the kernels run; stop the run when it is lost. One
-    that hangs between steps cannot be stopped: its failure is recorded, and the process ends."""
-    done = threading.Event()
+class _Leases(threading.Thread):
+    """Renews the lease of the job at hand while the kernels run, and stops the run when it is lost.
+    One that hangs between steps cannot be stopped: its failure is recorded, and the process ends."""
 
-    def renew() -> None:
-        while not done.wait(min(1.0, settings.lease_seconds / 3)):
-            try:
-                hung = progress.hung
-                with db.write() as connection:
-                    if hung:
-                        release_claim(connection, settings, job.id, job.fence, failed=True)
-                    held = renew_lease(
-                        connection, job.id, job.fence, progress.done, settings.lease_seconds
-                    )
+    def __init__(self, db: Database, settings: Settings) -> None:
+        super().__init__(name="epsilond-lease", daemon=True)
+        self._db, self._settings = db, settings
+        self._lock, self._done = threading.Lock(), threading.Event()
+        self._held: tuple[Row[Any], Progress] | None = None
+
+    @contextmanager
+    def of(self, job: Row[Any], progress: Progress) -> Iterator[None]:
+        with self._lock:
+            self._held = (job, progress)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held = None
+
+    def run(self) -> None:
+        while not self._done.wait(min(1.0, self._settings.lease_seconds / 3)):
+            with self._lock:
+                if self._held is not None and not self._held[1].stopped:
+                    self._renew(*self._held)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        self.join()
+
+    def _renew(self, job: Row[Any], progress: Progress) -> None:
+        settings = self._settings
+        try:
+            hung = progress.hung
+            with self._db.write() as connection:
                 if hung:
-                    log.error("job %s hangs, so this worker ends", job.id)
-                    os._exit(1)
-                if not held:
-                    progress.stopped = True
-                    return
-            except SQLAlchemyError as error:
-                log.warning("the lease will be renewed later: %s", type(error).__name__)
-
-    thread = threading.Thread(target=renew, name="epsilond-lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+                    release_claim(connection, settings, job.id, job.fence, failed=True)
+                held = renew_lease(
+                    connection, job.id, job.fence, progress.done, settings.lease_seconds
+                )
+            if hung:
+                log.error("job %s hangs, so this worker ends", job.id)
+                os._exit(1)
+            progress.stopped = not held
+        except SQLAlchemyError as error:
+            log.warning("the lease will be renewed later: %s", type(error).__name__)
 
 
 @cache

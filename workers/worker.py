@@ -47,8 +47,8 @@ class Worker:
         self._ready.wait()
         with self._one_job:
             try:
-                while not self._stopping.is_set() and self._db is not None:
-                    if not execute_one(self._db, self._settings, self._report):
+                while self._wanted() and self._db is not None:
+                    if not execute_one(self._db, self._settings, self._report, self._wanted):
                         break
                 self._looked = time.monotonic()
             except Exception as error:  # mostly the database's; the next round is another attempt
@@ -62,6 +62,9 @@ class Worker:
             except Exception as error:  # a generator that raised has ended
                 log.warning("kernels are compiled when jobs need them: %s", type(error).__name__)
                 return False
+
+    def _wanted(self) -> bool:
+        return not self._stopping.is_set()
 
     def wake(self) -> None:
         self._wake.set()

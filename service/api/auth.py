@@ -9,15 +9,19 @@ a caller may not see answers 404, so that a foreign id is never confirmed.
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
-from sqlalchemy import ColumnElement, Connection, Row, and_, insert, or_, select, union_all, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 from starlette.requests import HTTPConnection
 
 from service.api.context import Context, Ctx
+from service.api.credentials import is_valid, key_hash
 from service.db import new_id, now_ms
 from service.errors import Forbidden, NotFound, Unauthenticated
 from service.tables import api_keys, datasets, grants, jobs, principals, sessions
@@ -25,6 +29,7 @@ from service.tables import api_keys, datasets, grants, jobs, principals, session
 COOKIE = "epsilond_session"
 CSRF_HEADER = "X-CSRF-Token"
 SAFE = ("GET", "HEAD", "OPTIONS")
+CALLERS_MAX = 4096  # that a process remembers
 _bearer = HTTPBearer(auto_error=False, description="An API key: eps_...")
 
 
@@ -90,22 +95,55 @@ def _caller(
     return me
 
 
+@dataclass(frozen=True)
+class Presumed:
+    """Who a request comes from, if their key is still good: that is for whoever acts on it to find
+    out, in the transaction that acts. All else waits for `certain`."""
+
+    me: Caller
+    certain: Callable[[], Caller]
+
+
+async def _presumed(
+    ctx: Ctx,
+    request: Request,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+    token: Annotated[str | None, Security(_cookie)],
+) -> Presumed:
+    known = None
+    if credentials is not None:
+        known = ctx.callers.get(key_hash(credentials.credentials))
+    if known is None:
+        me = await to_thread.run_sync(_caller, ctx, request, credentials, token)
+        return Presumed(me, lambda: me)
+    who = Presumed(known, partial(_caller, ctx, request, credentials, token))
+    request.state.presumed = who  # a malformed request has no transaction: problems.py
+    return who
+
+
+_KEY = (
+    select(api_keys, principals.c.name, principals.c.role, is_valid(api_keys).label("valid"))
+    .join(principals, principals.c.id == api_keys.c.principal_id)
+    .where(api_keys.c.prefix == bindparam("prefix"))
+)
+
+
 def caller_of_key(ctx: Context, key: str) -> Caller:
-    parts = key.split("_")
-    query = (
-        select(api_keys, principals.c.name, principals.c.role, is_valid(api_keys).label("valid"))
-        .join(principals, principals.c.id == api_keys.c.principal_id)
-        .where(api_keys.c.prefix == (parts[1] if len(parts) == 3 else ""))
-    )
+    parts, digest = key.split("_"), key_hash(key)
+    ctx.callers.pop(digest, None)
     with ctx.db.read() as connection:
-        row = connection.execute(query).first()
-    if row is None or not hmac.compare_digest(row.hash, key_hash(key)):
+        row = connection.execute(_KEY, {"prefix": parts[1] if len(parts) == 3 else ""}).first()
+    if row is None or not hmac.compare_digest(row.hash, digest):
         raise Unauthenticated("the key is not known; check it, or ask an administrator for one.")
     if not row.valid:
         raise Unauthenticated(
             "the key has expired or was revoked; ask an administrator for a new one."
         )
-    return Caller(row.principal_id, row.name, row.role, row.expires_ms, row.id, row.id)
+    me = Caller(row.principal_id, row.name, row.role, row.expires_ms, row.id, row.id)
+    if len(ctx.callers) >= CALLERS_MAX:
+        ctx.callers.clear()
+    ctx.callers[digest] = me
+    return me
 
 
 def _caller_of_session(ctx: Context, token: str) -> Caller:
@@ -138,33 +176,13 @@ def _caller_of_session(ctx: Context, token: str) -> Caller:
     return Caller(row.principal_id, row.name, row.role, row.key_expires_ms, row.id, row.key_id)
 
 
-def is_valid(table: Any) -> ColumnElement[bool]:
-    """A key or a session that is neither revoked nor expired."""
-    unexpired = or_(table.c.expires_ms.is_(None), table.c.expires_ms > now_ms())
-    return and_(table.c.revoked_ms.is_(None), unexpired)
-
-
-def valid_credentials(connection: Connection, credentials: set[str]) -> set[str]:
-    """Those of these keys and sessions that are neither revoked nor expired."""
-    keys = select(api_keys.c.id).where(api_keys.c.id.in_(credentials), is_valid(api_keys))
-    signed_in = (
-        select(sessions.c.id)
-        .join(api_keys, api_keys.c.id == sessions.c.key_id)
-        .where(sessions.c.id.in_(credentials), is_valid(sessions), is_valid(api_keys))
-    )
-    return set(connection.execute(union_all(keys, signed_in)).scalars())
-
-
 def csrf_token(token: str) -> str:
     """A function of the session's token that a page may hold; the cookie itself it cannot read."""
     return hashlib.sha256(f"csrf {token}".encode()).hexdigest()
 
 
 Me = Annotated[Caller, Depends(_caller)]
-
-
-def key_hash(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
+Who = Annotated[Presumed, Depends(_presumed)]
 
 
 def create_key(

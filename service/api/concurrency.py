@@ -6,7 +6,8 @@ verifications, is besides limited to a few at a time for the whole process, so t
 other requests.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -26,6 +27,12 @@ class ConcurrencyLimiter:
 
     async def run(self, caller: str, act: Callable[[], T], *, charged: bool = False) -> T:
         """Run `act` in a thread as soon as this caller may; what is charged waits for no other's."""
+        async with self.turn(caller):
+            return await to_thread.run_sync(act, limiter=None if charged else self._free)
+
+    @asynccontextmanager
+    async def turn(self, caller: str) -> AsyncIterator[None]:
+        """Entered as soon as this caller may."""
         own = self._by_caller.setdefault(caller, CapacityLimiter(AT_ONCE_EACH))
         if own.statistics().tasks_waiting >= WAITING_MAX_EACH:
             raise TooManyRequests(
@@ -34,7 +41,7 @@ class ConcurrencyLimiter:
             )
         try:
             async with own:
-                return await to_thread.run_sync(act, limiter=None if charged else self._free)
+                yield
         finally:
             usage = own.statistics()
             if not usage.borrowed_tokens and not usage.tasks_waiting:

@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from sqlalchemy import Connection, Row, select, tuple_
 
-from service.api.auth import Caller, valid_credentials
+from service.api.auth import Caller
+from service.api.credentials import valid_credentials
 from service.changes import assign_positions, changes_after, position_range, unread_changes
 from service.db import Database, iso
 from service.errors import InvalidRequest, TooManyRequests, Unavailable

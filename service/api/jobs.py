@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Response
-from sqlalchemy import Connection, Row, or_, select
+from sqlalchemy import or_, select
 
 from service.api.audit import record_view
-from service.api.auth import Me, usable_dataset, visible_job
+from service.api.auth import Caller, Me, Who, usable_dataset, visible_job
 from service.api.conditional import etag, matches
 from service.api.context import Ctx
 from service.api.pages import After, Limit, Page, newest_first
@@ -25,9 +25,11 @@ from service.api.schemas.jobs import (
     ReleasesView,
 )
 from service.errors import JobNotFinished, NotFound, Unauthenticated
+from service.jobs.admit import Submission, group_view
 from service.jobs.cancel import cancel
+from service.jobs.planned import Authorise
 from service.jobs.states import ENDED
-from service.jobs.submit import Asked, Submission, group_view, submit
+from service.jobs.submit import ANEW, Asked, remembered, submit
 from service.jobs.view import job_view
 from service.planning.describe import describe
 from service.planning.plan import Plan, canonical_json
@@ -47,12 +49,16 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,9})")
 )
 async def submit_job(
     ctx: Ctx,
-    me: Me,
+    who: Who,
     request: JobRequest,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> Response:
     """Plan, reserve and queue. The same Idempotency-Key gets the same answer for a week."""
-    return await _submit(ctx, me, [request], idempotency_key, group=False)
+    quick = await _once_more(ctx, who.me, request, idempotency_key)
+    if quick is not None:
+        return _accepted(ctx, quick, "jobs")
+    me = await to_thread.run_sync(who.certain)
+    return _accepted(ctx, await _submit(ctx, me, [request], idempotency_key), "jobs")
 
 
 @router.post(
@@ -69,15 +75,43 @@ async def submit_group(
 ) -> Response:
     """Several jobs, all reserved or none: a refusal names the job that does not fit. From then on each
     runs, and is cancelled, by itself."""
-    return await _submit(ctx, me, request.jobs, idempotency_key, group=True)
+    done = await _submit(ctx, me, request.jobs, idempotency_key, group=True)
+    return _accepted(ctx, done, "groups")
+
+
+async def _once_more(
+    ctx: Ctx, me: Caller, request: JobRequest, idempotency_key: str | None
+) -> Submission | None:
+    """Another job of a spec that the caller was admitted with before: one transaction, which asks
+    whether they still may. None: that remains to be asked from the start."""
+    spec = request.spec()
+    if spec.of is not None:  # which model that is, the database knows
+        return None
+    again = remembered(
+        ctx.memory,
+        authorise=_authorise(me),
+        principal_id=me.id,
+        credential=me.credential,
+        asked=Asked(spec, request.metadata),
+        idempotency_key=idempotency_key,
+    )
+    if again is None:
+        return None
+    try:
+        async with ctx.limiter.turn(me.id):
+            return await ctx.turns.give(again.planned[0].account_id, again)
+    except ANEW:
+        return None
 
 
 async def _submit(
-    ctx: Ctx, me: Me, requests: list[JobRequest], idempotency_key: str | None, *, group: bool
-) -> Response:
-    def authorise(connection: Connection, dataset_id: str) -> Row[Any]:
-        return usable_dataset(connection, me, dataset_id)
-
+    ctx: Ctx,
+    me: Caller,
+    requests: list[JobRequest],
+    idempotency_key: str | None,
+    *,
+    group: bool = False,
+) -> Submission:
     def asked(request: JobRequest) -> Asked:
         spec = request.spec()
         if spec.of is not None:
@@ -87,25 +121,31 @@ async def _submit(
         return Asked(spec, request.metadata)
 
     def answer() -> Submission:
-        done = submit(
+        return submit(
             ctx.db,
             ctx.settings,
-            authorise=authorise,
+            authorise=_authorise(me),
             principal_id=me.id,
             asked=[asked(request) for request in requests],
             group=group,
             idempotency_key=idempotency_key,
             turns=ctx.turns,
+            memory=None if group else ctx.memory,
         )
-        if not done.replayed:
-            ctx.hint()
-        return done
 
-    submission = await ctx.limiter.run(me.id, answer, charged=True)
-    where = "groups" if group else "jobs"
+    return await ctx.limiter.run(me.id, answer, charged=True)
+
+
+def _authorise(me: Caller) -> Authorise:
+    return lambda connection, dataset_id: usable_dataset(connection, me, dataset_id)
+
+
+def _accepted(ctx: Ctx, submission: Submission, where: str) -> Response:
     headers = {"Location": f"/v1/{where}/{submission.id}", "Retry-After": "1"}
     if submission.replayed:
         headers["Idempotent-Replayed"] = "true"
+    else:
+        ctx.hint()
     return Response(
         submission.body, status_code=202, headers=headers, media_type="application/json"
     )

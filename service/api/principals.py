@@ -11,8 +11,9 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from service.api.auth import Caller, Me, create_key, create_principal, is_valid
+from service.api.auth import Caller, Me, create_key, create_principal
 from service.api.context import Ctx
+from service.api.credentials import is_valid
 from service.api.pages import After, Limit, Page, newest_first
 from service.api.schemas.principals import (
     KeyRequest,

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -83,6 +84,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        if (who := getattr(request.state, "presumed", None)) is not None:
+            try:  # only who may ask is told what is wrong
+                await to_thread.run_sync(who.certain)
+            except Problem as refusal:
+                return problem_response(refusal, request.url.path)
         # without `input`: it may be megabytes, or a NaN that JSON cannot carry
         errors = [
             {"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]} for e in error.errors()

@@ -11,8 +11,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import insert, select, update
 
-from service.api.auth import Me, caller_of_key, cookie_name, csrf_token, key_hash, session_token
+from service.api.auth import Me, caller_of_key, cookie_name, csrf_token, session_token
 from service.api.context import Ctx
+from service.api.credentials import key_hash
 from service.api.schemas.principals import SessionRequest, SessionView
 from service.db import iso, new_id, now_ms
 from service.errors import Forbidden, Unauthenticated

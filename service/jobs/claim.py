@@ -22,14 +22,22 @@ _DUE = (
     .limit(1)
     .with_for_update(skip_locked=True, key_share=True)
 )
-_CLAIM = Move(
-    "running",
-    fence=jobs.c.fence + 1,
-    lease_ms=now_ms() + bindparam("claimed_for", type_=BigInteger),
-    hint_ms=None,
-    steps_done=0,
-    started_ms=func.coalesce(jobs.c.started_ms, now_ms()),
-)
+
+
+def _claim(**values: Any) -> Move:
+    return Move(
+        "running",
+        fence=jobs.c.fence + 1,
+        lease_ms=now_ms() + bindparam("claimed_for", type_=BigInteger),
+        hint_ms=None,
+        steps_done=0,
+        started_ms=func.coalesce(jobs.c.started_ms, now_ms()),
+        **values,
+    )
+
+
+_CLAIM = _claim()
+_CLAIM_AND_OPEN = _claim(opened_ms=func.coalesce(jobs.c.opened_ms, now_ms()))
 # shared with everyone but who deletes it: publishing another job holds up no start
 _DATASET = (
     select(datasets)
@@ -39,15 +47,37 @@ _DATASET = (
 _OPEN = update(jobs).where(jobs.c.id == bindparam("job")).values(opened_ms=now_ms())
 
 
+def due(connection: Connection, job_id: str | None = None) -> Row[Any] | None:
+    """The named job if it is due, or the one that has been due longest, locked; None if there is
+    none."""
+    query = _DUE if job_id is None else _DUE.where(jobs.c.id == job_id)
+    return connection.execute(query).first()
+
+
 def claim(
     connection: Connection, lease_seconds: float, job_id: str | None = None
 ) -> Row[Any] | None:
-    """The named job if it is due, or the one that has been due longest; None if there is none."""
-    due = _DUE if job_id is None else _DUE.where(jobs.c.id == job_id)
-    found = connection.execute(due).first()
-    if found is None:
-        return None
+    """Claim what is due."""
+    found = due(connection, job_id)
+    return None if found is None else claim_due(connection, found, lease_seconds)
+
+
+def claim_due(connection: Connection, found: Row[Any], lease_seconds: float) -> Row[Any]:
     return transition(connection, found, _CLAIM, claimed_for=int(lease_seconds * 1000))
+
+
+def claim_and_open(
+    connection: Connection, found: Row[Any], lease_seconds: float
+) -> tuple[Row[Any], Row[Any]] | None:
+    """Claim a job that is due and record that its data is about to be read (see `open_claimed`): the
+    job and its dataset, or None if the data is gone, and so the job has ended."""
+    dataset = connection.execute(_DATASET, {"dataset": found.dataset_id}).one()
+    if dataset.state != "ready":
+        job = claim_due(connection, found, lease_seconds)
+        end_without_model(connection, job, "failed", "data_deleted")
+        return None
+    lease_ms = int(lease_seconds * 1000)
+    return transition(connection, found, _CLAIM_AND_OPEN, claimed_for=lease_ms), dataset
 
 
 def open_data(connection: Connection, job_id: str, fence: int) -> Row[Any] | None:

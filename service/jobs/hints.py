@@ -7,6 +7,8 @@ sent again.
 
 import logging
 import threading
+import time
+from math import inf
 from typing import Any
 
 from celery import Celery
@@ -22,6 +24,7 @@ TASK = "epsilond.run"
 QUEUE = "epsilond"
 _PAUSE_SECONDS = 1.0  # after a failure
 _TOGETHER_SECONDS = 0.01  # hints that come so soon after the last are sent as one
+_COUNT_SECONDS = 1.0  # workers say every ten that they are there
 
 
 def celery_app(settings: Settings, **transport: Any) -> Celery:
@@ -63,6 +66,7 @@ class CeleryHints(threading.Thread):
         self._app = celery_app(settings, max_retries=0, socket_timeout=1, socket_connect_timeout=1)
         self._db, self._changed = db, threading.Condition()
         self._wanted, self._stopping = 0, False
+        self._counted, self._count = -inf, 1  # workers, when that was asked
 
     def hint(self) -> None:
         with self._changed:
@@ -105,7 +109,11 @@ class CeleryHints(threading.Thread):
 
     def _workers(self) -> int:
         """How many have lately said that they can work; one that is just starting is worth a hint."""
+        if time.monotonic() < self._counted + _COUNT_SECONDS:
+            return self._count
         seen = processes.c.seen_ms > now_ms() - HEARTBEAT_TIMEOUT_MS
         query = select(func.count()).where(processes.c.role == "worker", seen)
         with self._db.read() as connection:
-            return max(1, connection.execute(query).scalar_one())
+            self._count = max(1, connection.execute(query).scalar_one())
+        self._counted = time.monotonic()
+        return self._count

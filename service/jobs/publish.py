@@ -4,6 +4,7 @@ A result leaves the worker here or nowhere, so of two runs of one job at most on
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select
@@ -13,7 +14,7 @@ from service.db import lock, now_ms
 from service.jobs.card import Released, Software, model_card, weights_of
 from service.jobs.transitions import Move, end_without_model, transition
 from service.keys import Keys
-from service.ledger.limits import open_limits
+from service.ledger.limits import Limit
 from service.ledger.reserve import post
 from service.planning.plan import Plan, canonical_json, sha256
 from service.tables import datasets, jobs, models
@@ -56,9 +57,9 @@ def released_model(connection: Connection, plan: Plan) -> list[float] | None:
     return weights_of(json.loads(card))
 
 
-def _cap_state(connection: Connection, account_id: str) -> dict[str, Any] | None:
+def _cap_state(moved: Sequence[Limit]) -> dict[str, Any] | None:
     """The owner's cap as it stands after the charge, where there is one."""
-    cap, _ = open_limits(connection, account_id, [])
+    cap = next((limit for limit in moved if limit.purpose == "cap"), None)
     if cap is None:
         return None
     return {
@@ -91,7 +92,7 @@ def publish(
     check_plan(job)
     # locked before the account: everyone's order
     dataset = connection.execute(_DATASET, {"dataset": job.dataset_id}).one()
-    account = post(connection, job.account_id, job.entry_seq, "job succeeded")
+    account, moved = post(connection, job.account_id, job.entry_seq, "job succeeded")
     plan = Plan.model_validate_json(job.plan)
     of = released_model(connection, plan)
     text = canonical_json(model_card(job_id, plan, job.plan_digest, dataset.schema, released, of))
@@ -112,7 +113,7 @@ def publish(
                 "ceiling_units": account.ceiling_units,
                 "posted_units": account.posted_units,
                 "entries": account.entries,
-                "cap": _cap_state(connection, account.id),
+                "cap": _cap_state(moved),
             },
             "software": software.model_dump(),
         },

@@ -55,10 +55,13 @@ def transition(connection: Connection, job: Row[Any], move: Move, **values: Any)
     return moved
 
 
-def record_events(connection: Connection, rows: Sequence[Row[Any]]) -> None:
+_EVENTS = insert(job_events).values(created_ms=now_ms())
+
+
+def record_events(connection: Connection, rows: Sequence[Any]) -> None:
     """That these jobs are in their states, as new ones are."""
     events = [{"job_id": job.id, "seq": job.events, "type": job.state} for job in rows]
-    connection.execute(insert(job_events).values(created_ms=now_ms()), events)
+    connection.execute(_EVENTS, events)
     record_changes(
         connection,
         [{"job_id": job.id, "number": job.events, "type": job.state} for job in rows],

@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-from sqlalchemy import Row
-
 from service.db import iso
 
 ERRORS = {
@@ -13,11 +11,11 @@ ERRORS = {
 }
 
 
-def error_view(row: Row[Any]) -> dict[str, str] | None:
+def error_view(row: Any) -> dict[str, str] | None:
     return None if row.error is None else {"code": row.error, "message": ERRORS[row.error]}
 
 
-def job_view(row: Row[Any]) -> dict[str, Any]:
+def job_view(row: Any) -> dict[str, Any]:
     return {
         "object": "job",
         "id": row.id,

@@ -9,12 +9,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from service.db import lock, new_id, now_ms
 from service.errors import BudgetAlreadySet, InvalidRequest
 from service.ledger.entries import append_entry
-from service.ledger.limits import Limit, Purpose, set_limit
+from service.ledger.limits import Limit, Purpose, set_limit, stored_terms
 from service.planning.conversion import Kind, budget_units
 from service.planning.price import AccountTerms
 from service.tables import accounts
@@ -115,8 +115,11 @@ def open_account(
     return account_from(row)
 
 
+_OF_LINEAGE = select(accounts).where(accounts.c.lineage_id == bindparam("lineage"))
+
+
 def find_account(connection: Connection, lineage_id: str | None) -> Account | None:
-    row = connection.execute(select(accounts).where(accounts.c.lineage_id == lineage_id)).first()
+    row = connection.execute(_OF_LINEAGE, {"lineage": lineage_id}).first()
     return None if row is None else account_from(row)
 
 
@@ -131,7 +134,7 @@ def account_from(row: Row[Any]) -> Account:
     return Account(
         id=row.id,
         lineage_id=row.lineage_id,
-        terms=AccountTerms.model_validate_json(row.terms),
+        terms=stored_terms(row.terms),
         epsilon=row.epsilon,
         ceiling_units=row.ceiling_units,
         posted_units=row.posted_units,

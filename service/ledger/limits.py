@@ -23,9 +23,10 @@ until so much was given back that it is not.
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import BigInteger, Connection, Row, and_, bindparam, insert, or_, select, update
 
 from service.db import new_id, now_ms
 from service.planning.price import AccountTerms, largest_fitting_epsilon
@@ -60,15 +61,29 @@ class Limit:
         return largest_fitting_epsilon(self.remaining_units, delta, self.terms)
 
 
+def _open(account_id: Any) -> Any:
+    return and_(limits.c.account_id == account_id, limits.c.until_seq.is_(None))
+
+
+_ALL = select(limits).where(_open(bindparam("account")))
+_OF_PEOPLE = _ALL.where(
+    or_(
+        limits.c.principal_id.is_(None),
+        limits.c.principal_id.in_(bindparam("people", expanding=True)),
+    )
+)
+
+
 def open_limits(
     connection: Connection, account_id: str, people: Collection[str] | None = None
 ) -> tuple[Limit | None, dict[str, Limit]]:
     """The cap, if there is one, and the shares of these people (None: of all) that have one."""
-    query = select(limits).where(_open(account_id))
-    if people is not None:
-        mine = limits.c.principal_id.in_(sorted(people))
-        query = query.where(or_(limits.c.principal_id.is_(None), mine))
-    found = {row.principal_id: limit_from(row) for row in connection.execute(query)}
+    wanted: dict[str, Any] = {"account": account_id}
+    if people is None:
+        rows = connection.execute(_ALL, wanted)
+    else:
+        rows = connection.execute(_OF_PEOPLE, wanted | {"people": sorted(people)})
+    found = {row.principal_id: limit_from(row) for row in rows}
     return found.pop(None, None), found
 
 
@@ -112,29 +127,42 @@ def set_limit(
     )
 
 
+_MOVED = limits.c.pending_units + limits.c.posted_units + bindparam("moved_more", type_=BigInteger)
+_MOVE = (
+    update(limits)
+    .where(limits.c.id == bindparam("moved_limit"))
+    .values(
+        pending_units=limits.c.pending_units + bindparam("moved_pending"),
+        posted_units=limits.c.posted_units + bindparam("moved_posted"),
+        overdrawn=and_(limits.c.overdrawn, limits.c.units < _MOVED),
+    )
+    .returning(limits)
+)
+
+
 def move_balances(
     connection: Connection, moved: Iterable[Limit], cost: Price, pending: int, posted: int
-) -> None:
-    """Add `pending` and `posted` times the job's cost to each cap and share (-1, 0 or 1)."""
+) -> list[Limit]:
+    """Add `pending` and `posted` times the job's cost to each cap and share (-1, 0 or 1); returns them
+    as they then stand."""
+    after = []
     for limit in moved:
         units = cost(limit.terms)
-        more = (pending + posted) * units
-        exceeded = limits.c.pending_units + limits.c.posted_units + more > limits.c.units
-        connection.execute(
-            update(limits)
-            .where(limits.c.id == limit.id)
-            .values(
-                pending_units=limits.c.pending_units + pending * units,
-                posted_units=limits.c.posted_units + posted * units,
-                overdrawn=and_(limits.c.overdrawn, exceeded),
-            )
+        amounts = {
+            "moved_pending": pending * units,
+            "moved_posted": posted * units,
+            "moved_more": (pending + posted) * units,
+        }
+        after.append(
+            limit_from(connection.execute(_MOVE, {"moved_limit": limit.id, **amounts}).one())
         )
+    return after
 
 
 def limit_from(row: Row[Any]) -> Limit:
     return Limit(
         purpose="cap" if row.principal_id is None else "share",
-        terms=AccountTerms.model_validate_json(row.terms),
+        terms=stored_terms(row.terms),
         epsilon=row.epsilon,
         units=row.units,
         posted_units=row.posted_units,
@@ -145,5 +173,6 @@ def limit_from(row: Row[Any]) -> Limit:
     )
 
 
-def _open(account_id: str) -> Any:
-    return and_(limits.c.account_id == account_id, limits.c.until_seq.is_(None))
+@lru_cache(maxsize=1024)
+def stored_terms(text: str) -> AccountTerms:
+    return AccountTerms.model_validate_json(text)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from service.changes import record_changes
 from service.db import now_ms
@@ -22,12 +22,16 @@ from service.ledger.admission import Standing, admission, standings
 from service.ledger.costs import cost_of
 from service.ledger.entries import append_entry
 from service.ledger.limits import Limit, Price, applying, move_balances
-from service.planning.price import measures
+from service.planning.price import AccountTerms, measures
 from service.tables import accounts, entries, limits
 
 
 class AlreadyResolvedError(RuntimeError):
     """A reservation was posted or voided a second time: a bug, never an outcome."""
+
+
+class Outdated(Exception):  # noqa: N818 - no error: whoever asked begins anew
+    """A reservation was asked for on the strength of something that is no longer so."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,12 @@ class Wanted:
     principal_id: str
     dataset_id: str | None
     job_id: str
+    only_at: tuple[AccountTerms, ...] | None = None  # what it was planned for, beside the ceiling
 
 
 def reserve(
     connection: Connection, account_id: str, wanted: Sequence[Wanted]
-) -> list[int | Problem]:
+) -> list[int | Problem | Outdated]:
     """Admit each job in this order, or say why it is refused (see admission.py); the numbers of the
     entries of those that are admitted."""
     account = lock_account(connection, account_id)
@@ -53,12 +58,16 @@ def reserve(
     reserved: dict[str | None, Limit] = {}  # the limits as they come to stand, by id
     more: Counter[str | None] = Counter()  # and the units by which they grow
     rows: list[dict[str, Any]] = []
-    outcomes: list[int | Problem] = []
+    outcomes: list[int | Problem | Outdated] = []
     for one in wanted:
         now = replace(
             found[one.principal_id],
             limits=tuple(reserved.get(lim.id, lim) for lim in found[one.principal_id].limits),
         )
+        at = {limit.terms for limit in now.limits} - {account.terms}
+        if one.only_at is not None and at != set(one.only_at):
+            outcomes.append(Outdated())
+            continue
         refusal = admission(now, one.price, one.delta)
         if refusal is not None:
             outcomes.append(refusal)
@@ -91,6 +100,22 @@ def _entry(account: Account, found: Standing, one: Wanted, seq: int) -> dict[str
     }
 
 
+_ENTRIES = insert(entries).values(created_ms=now_ms())
+_GROW_ACCOUNT = (
+    update(accounts)
+    .where(accounts.c.id == bindparam("grown"))
+    .values(
+        entries=accounts.c.entries + bindparam("written"),
+        pending_units=accounts.c.pending_units + bindparam("more"),
+    )
+)
+_GROW_LIMIT = (
+    update(limits)
+    .where(limits.c.id == bindparam("grown"))
+    .values(pending_units=limits.c.pending_units + bindparam("more"))
+)
+
+
 def _write(
     connection: Connection,
     account: Account,
@@ -98,29 +123,38 @@ def _write(
     more: Counter[str | None],
 ) -> None:
     """The entries, and by how many units the ceiling (None) and each cap and share grow."""
-    connection.execute(
-        update(accounts)
-        .where(accounts.c.id == account.id)
-        .values(
-            entries=accounts.c.entries + len(rows),
-            pending_units=accounts.c.pending_units + more.pop(None),
-        )
-    )
+    grown = {"grown": account.id, "written": len(rows), "more": more.pop(None)}
+    connection.execute(_GROW_ACCOUNT, grown)
     for limit_id, units in more.items():
-        connection.execute(
-            update(limits)
-            .where(limits.c.id == limit_id)
-            .values(pending_units=limits.c.pending_units + units)
-        )
-    connection.execute(insert(entries).values(created_ms=now_ms()), rows)
+        connection.execute(_GROW_LIMIT, {"grown": limit_id, "more": units})
+    connection.execute(_ENTRIES, rows)
     record_changes(
         connection,
         [{"account_id": account.id, "number": row["seq"], "type": "reserve"} for row in rows],
     )
 
 
-def post(connection: Connection, account_id: str, seq: int, reason: str) -> Account:
-    """Turn a reservation into a charge, for ever. Returns the account as it then stands."""
+_resolution = entries.alias()
+_RESERVATION = (
+    select(entries, _resolution.c.seq.label("resolved_by"))
+    .outerjoin(
+        _resolution,
+        (_resolution.c.account_id == entries.c.account_id)
+        & (_resolution.c.resolves_seq == entries.c.seq),
+    )
+    .where(
+        entries.c.account_id == bindparam("account"),
+        entries.c.seq == bindparam("number"),
+        entries.c.kind == "reserve",
+    )
+)
+
+
+def post(
+    connection: Connection, account_id: str, seq: int, reason: str
+) -> tuple[Account, list[Limit]]:
+    """Turn a reservation into a charge, for ever. Returns the account, and the limits that the job
+    counts in, as they then stand."""
     return _resolve(connection, account_id, seq, "post", reason)
 
 
@@ -130,20 +164,11 @@ def void(connection: Connection, account_id: str, seq: int, reason: str) -> None
     _resolve(connection, account_id, seq, "void", reason)
 
 
-def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reason: str) -> Account:
+def _resolve(
+    connection: Connection, account_id: str, seq: int, kind: str, reason: str
+) -> tuple[Account, list[Limit]]:
     account = lock_account(connection, account_id)
-    resolution = entries.alias()
-    row = connection.execute(
-        select(entries, resolution.c.seq.label("resolved_by"))
-        .outerjoin(
-            resolution,
-            (resolution.c.account_id == entries.c.account_id)
-            & (resolution.c.resolves_seq == entries.c.seq),
-        )
-        .where(
-            entries.c.account_id == account_id, entries.c.seq == seq, entries.c.kind == "reserve"
-        )
-    ).one()
+    row = connection.execute(_RESERVATION, {"account": account_id, "number": seq}).one()
     if row.resolved_by is not None:
         raise AlreadyResolvedError(
             f"entry {seq} of account {account_id} was already resolved by entry {row.resolved_by}; "
@@ -151,7 +176,7 @@ def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reaso
         )
     posted, cost = int(kind == "post"), cost_of(connection, row.job_id, row.costs)
     covering = applying(connection, account_id, row.principal_id)
-    move_balances(connection, covering, cost, pending=-1, posted=posted)
+    moved = move_balances(connection, covering, cost, pending=-1, posted=posted)
     spent = None
     if posted:
         sums = Counter(account.spent)
@@ -172,4 +197,4 @@ def _resolve(connection: Connection, account_id: str, seq: int, kind: str, reaso
         job_id=row.job_id,
         reason=reason,
     )
-    return account_from(after)
+    return account_from(after), moved

@@ -10,6 +10,7 @@ too (docs/proofs/gaussian-filter.md). A `pure` account counts epsilons, which ad
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import inf, sqrt
 from typing import Self
 
@@ -94,6 +95,7 @@ def _most_of_pure(epsilon: Fraction, terms: AccountTerms) -> int:
     return _ceil(cost * UNITS * (1 + Fraction(1, 10**20))) + 1
 
 
+@lru_cache(maxsize=256)
 def measures(terms: AccountTerms) -> tuple[AccountTerms, ...]:
     """The terms at which an account's spending is summed up: its own, and some that often say more."""
     if terms.kind == "pure":

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from service.config import Settings
 from service.db import Database
 from service.errors import Problem
-from service.jobs.submit import PlannedSpec, facts_for, plan_for
+from service.jobs.planned import PlannedSpec, facts_for, plan_for
 from service.ledger.accounts import find_account
 from service.ledger.admission import Standing, admission, standing
 from service.ledger.statement import limit_view

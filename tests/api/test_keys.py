@@ -117,7 +117,7 @@ def test_an_administrator_revokes_all_keys_of_a_principal_and_nobody_else_does(s
 @pytest.fixture
 def two_admins(db):
     """A database with two administrators, each with one key, as the API's functions see them."""
-    ctx = SimpleNamespace(db=db)
+    ctx = SimpleNamespace(callers={}, db=db)
     with db.write() as connection:
         made = [create_key(connection, create_principal(connection, n, "admin")) for n in "ab"]
     return ctx, [caller_of_key(ctx, key) for _, key in made]

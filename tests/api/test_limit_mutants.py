@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from service.errors import Problem
+from service.jobs import planned
 from service.jobs import submit as submitting
 from service.ledger import adjust
 from service.ledger.adjust import NO_COSTS
@@ -16,7 +17,7 @@ BUDGET = (30.0, 0.4, 0.3, "renyi")
 
 
 def count_at_the_ceilings_order(monkeypatch):
-    monkeypatch.setattr(submitting.PlannedSpec, "price", lambda self, terms: self.plan.price.units)
+    monkeypatch.setattr(planned.PlannedSpec, "price", lambda self, terms: self.plan.price.units)
 
 
 def test_a_limit_that_is_checked_at_the_ceilings_order_is_caught(stack, monkeypatch):  # noqa: F811
@@ -53,7 +54,7 @@ def test_a_group_that_reserves_some_of_its_jobs_is_caught(stack, monkeypatch):  
     steps = [("group", 0, 2, [0.25, 0.35, 0.25])]
     play(stack, BUDGET, steps)
 
-    admit = submitting._admit_group
+    admit = submitting.admit_group
 
     def some(db, settings, request):
         """As many of the first ones as fit."""
@@ -64,6 +65,6 @@ def test_a_group_that_reserves_some_of_its_jobs_is_caught(stack, monkeypatch):  
                 refusal = problem
         raise refusal
 
-    monkeypatch.setattr(submitting, "_admit_group", some)
+    monkeypatch.setattr(submitting, "admit_group", some)
     with pytest.raises(AssertionError):
         play(stack, BUDGET, steps)

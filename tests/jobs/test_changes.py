@@ -10,7 +10,7 @@ from service.changes import (
     changes_after,
     position_range,
     purge_changes,
-    record_change,
+    record_changes,
     unread_changes,
 )
 from service.tables import changes
@@ -46,7 +46,7 @@ def test_one_that_commits_late_is_not_passed_over(harness):
 
     def slow():
         with harness.db.write() as connection:
-            record_change(connection, account_id=account, number=100, type="slow")
+            record_changes(connection, [{"account_id": account, "number": 100, "type": "slow"}])
             early.set()
             late.wait(20)
 
@@ -54,7 +54,7 @@ def test_one_that_commits_late_is_not_passed_over(harness):
     thread.start()
     assert early.wait(20)
     with harness.db.write() as connection:
-        record_change(connection, account_id=account, number=101, type="quick")
+        record_changes(connection, [{"account_id": account, "number": 101, "type": "quick"}])
     first = read(harness)
     assert [row.type for row in first][-1] == "quick"
     late.set()
@@ -68,7 +68,7 @@ def test_many_who_assign_positions_at_once_agree(harness):
     account = account_id(harness)
     with harness.db.write() as connection:
         for number in range(2000):
-            record_change(connection, account_id=account, number=number, type="entry")
+            record_changes(connection, [{"account_id": account, "number": number, "type": "entry"}])
 
     def assign_all():
         for _ in range(5):

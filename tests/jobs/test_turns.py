@@ -1,11 +1,14 @@
 """Turns: many who want something of one account, few transactions, an answer for each."""
 
+import asyncio
 import threading
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from service.jobs.submit import Asked, submit, turns_of
+from service.api.credentials import valid_credentials
+from service.jobs.admit import turns_of
+from service.jobs.submit import Asked, submit
 from service.jobs.turns import Turns
 from tests.api.at_once import at_once
 from tests.jobs.harness import JobHarness
@@ -94,7 +97,7 @@ def test_lines_do_not_wait_for_each_other():
 @pytest.mark.parametrize("keyed", [False, True])
 def test_jobs_of_many_callers_are_admitted_together_within_the_budget(db, tmp_path, keyed):
     harness = JobHarness(db, tmp_path)
-    turns = turns_of(db, harness.settings)
+    turns = turns_of(db, harness.settings, valid_credentials)
     people = [harness.analyst() for _ in range(12)]
     waiting = list(people)
 
@@ -117,3 +120,36 @@ def test_jobs_of_many_callers_are_admitted_together_within_the_budget(db, tmp_pa
     assert len(set(admitted)) == harness.account().ceiling_units // price < 12
     assert (posted, pending) == (0, price * len(admitted))
     assert {o.code for o in outcomes if not isinstance(o, str)} == {"budget_exceeded"}
+
+
+def given(counted, numbers):
+    """The outcomes of coroutines of one loop, each waiting for its own answer."""
+
+    async def main():
+        asked = (counted.turns.give("line", number) for number in numbers)
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+
+    try:
+        return asyncio.run(main())
+    finally:
+        counted.turns.close()
+
+
+def test_coroutines_wait_in_the_same_lines_and_none_needs_a_thread():
+    counted = Counted(12)
+    assert given(counted, range(12)) == [2 * n for n in range(12)]
+    assert [len(batch) for batch in counted.batches] == [1, 11]
+    assert counted.turns._lines == {}
+
+
+def test_a_coroutine_gets_its_own_refusal_and_a_failure_of_all():
+    answers = given(Counted(3), [1, -1, 2])
+    assert [type(answer) for answer in answers] == [int, ValueError, int]
+    failing = Counted(3, lambda batch: ConnectionError("gone"))
+    assert [type(answer) for answer in given(failing, range(3))] == [ConnectionError] * 3
+
+
+def test_too_few_answers_leave_nobody_waiting():
+    turns = Turns(lambda batch: [])
+    with pytest.raises(ValueError, match="zip"):
+        turns.take("line", 1)

@@ -15,6 +15,7 @@ from sqlalchemy.dialects import sqlite
 from service.audit.verify import verify_chain
 from service.jobs.states import ENDED, TRANSITIONS
 from service.ledger.check import check_ledger
+from service.planning.price import AccountTerms
 from service.tables import (
     accounts,
     audit_records,
@@ -220,7 +221,35 @@ def every_chain_verifies(seen):
         yield from verify_chain(exported, public, dataset.chain_head)
 
 
+def what_is_remembered_admits_nothing_that_is_no_longer_so(seen):
+    """Of the jobs that this step made, on the strength of what a process remembers."""
+    world, open_limits = seen.world, defaultdict(set)
+    made = {id_: job for id_, job in seen.jobs.items() if id_ not in world.made}
+    world.made.update(made)
+    presumed = {id_: job for id_, job in made.items() if id_ in world.presumed}
+    if presumed:
+        for limit in seen.rows(_LIMITS):
+            if limit.until_seq is None:
+                of = AccountTerms.model_validate_json(limit.terms)
+                open_limits[limit.account_id, limit.principal_id].add(of)
+        ceilings = {
+            row.id: AccountTerms.model_validate_json(row.terms) for row in seen.rows(_ACCOUNTS)
+        }
+    for id_, job in presumed.items():
+        world.fault("a job admitted from memory")
+        credential, limits_then = world.presumed[id_]
+        if credential in world.revoked:
+            yield f"{id_} was admitted with {credential}, which was revoked before"
+        if job.dataset_id in world.gone:
+            yield f"{id_} was admitted on deleted data"
+        account = job.account_id
+        now = open_limits[account, None] | open_limits[account, job.principal_id]
+        if now - {ceilings[account]} != limits_then:
+            yield f"{id_} was planned for other limits than it was admitted at"
+
+
 AFTER_EVERY_STEP = (
+    what_is_remembered_admits_nothing_that_is_no_longer_so,
     a_request_makes_all_of_its_jobs_or_none_once,
     a_repeated_request_gets_the_first_answer,
     a_model_has_the_bits_of_its_jobs_first_noise_key,

@@ -139,7 +139,7 @@ class Clients:
             return reserve.reserve(connection, self.account.id, wanted)
 
     def post(self, connection, seq):
-        after = reserve.post(connection, self.account.id, seq, "so")
+        after, _ = reserve.post(connection, self.account.id, seq, "so")
         return after.entries, after.posted_units
 
     def void(self, connection, seq):

@@ -22,12 +22,14 @@ from service.tables import jobs
 from tests.harness import template
 from tests.simulation.database import Fate, Lock, SimulatedDatabase, seeded
 from tests.simulation.invariants import AFTER_EVERY_STEP, AT_THE_END, findings
-from tests.simulation.world import CAPS, SCENES, SHARES, WORKERS, People, World
+from tests.simulation.people import SCENES, People
+from tests.simulation.world import CAPS, SHARES, WORKERS, World
 
 STEPS = 90
 WEIGHTS = {
     "go": 60,
     "submit": 10,
+    "again": 6,
     "group": 3,
     "repeat": 2,
     "cancel": 4,
@@ -40,6 +42,7 @@ WEIGHTS = {
     "top_up": 1,
     "share": 1,
     "freeze": 1,
+    "revoke": 1,
     "delete": 0.2,
     "purge": 0.3,
 }
@@ -153,6 +156,14 @@ def _submit(world, a, b, c):
     world.ask(_person(world, a), [b], False, c % 4 > 0)
 
 
+def _again(world, a, b, c):
+    """Another job like one before, of the same person."""
+    before = [request for request in world.requests if not request.group]
+    if before:
+        like = before[-1 - a % min(3, len(before))]
+        world.ask(like.who, [like.choice], False, c % 4 > 0)
+
+
 def _group(world, a, b, c):
     world.ask(_person(world, a), [b, c, b + c][: 2 + a % 2], True, c % 4 > 0)
 
@@ -229,6 +240,7 @@ def _workers(world):
 ACTIONS = {
     "go": _go,
     "submit": _submit,
+    "again": _again,
     "group": _group,
     "repeat": _repeat,
     "cancel": _cancel,
@@ -242,6 +254,7 @@ ACTIONS = {
     "purge": lambda world, a, b, c: world.purge(),
     "top_up": lambda world, a, b, c: world.top_up(a, CAPS[b % len(CAPS)]),
     "share": lambda world, a, b, c: world.share(a, _person(world, b), SHARES[c % len(SHARES)]),
+    "revoke": lambda world, a, b, c: world.revoke(_person(world, a)),
     "freeze": lambda world, a, b, c: world.freeze(a, b % 3 == 0),
 }
 

@@ -13,6 +13,8 @@ SEEDS, PARTS = 184, 2
 FAULTS = {
     *(fate.value for fate in Fate if fate is not Fate.FINE),
     "a hint doubled",
+    "a job admitted from memory",
+    "a publication that claims",
     "a hint lost",
     "a hint overtaken",
     "a publication too late",

@@ -7,40 +7,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 
-from sqlalchemy import insert, select
+from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
 
-from service.api.auth import create_principal
+from service.api.auth import create_key
+from service.api.credentials import valid_credentials
 from service.config import Settings
 from service.datasets import upload
-from service.datasets.schema import Schema
-from service.db import Database, new_id, now_ms
-from service.errors import Problem
-from service.jobs import cancel, claim, maintenance, publish, submit, supervise
+from service.db import Database, now_ms
+from service.errors import Problem, Unauthenticated
+from service.jobs import admit, cancel, claim, maintenance, planned, publish, submit, supervise
 from service.jobs.card import Released, Software
 from service.ledger import accounts, adjust
 from service.planning.spec import JobSpec
-from service.tables import datasets, lineages
-from tests.harness import numeric_schema
+from service.tables import api_keys, datasets
 from tests.simulation.database import START_MS, Actor, Died, Fate, SimulatedDatabase
 
-DELTA = 1e-6
-FACTS = {
-    "rows": 200,
-    "columns": 4,
-    "storage": "fixed",
-    "feature_step": 0.5 / 4095,
-    "linf_units": 4095,
-    "l2_units": 8190,
-    "label": "binary",
-}
-# ceiling, cap, share of the first analyst, kind of account: at one, each limit has an order of its own
-SCENES = (
-    (1.0, 0.6, 0.4, "renyi"),
-    (8.0, 0.8, 0.3, "renyi"),
-    (1.0, 0.6, 0.4, "gaussian"),
-    (2.0, None, None, "renyi"),
-)
 EPSILONS = (0.05, 0.1, 0.15, 0.3)
 FORMS = (
     {"steps": 3},
@@ -80,9 +62,11 @@ class Request:
     number: int
     who: str
     asked: list
+    choice: int
     group: bool
     key: str | None
     answers: set = field(default_factory=set)
+    credential: str = ""
     sent: int = 0
 
 
@@ -97,6 +81,13 @@ class World:
         self.claims = Counter()  # by job, as they were given out
         self.refused_replays, self.faults, self.log, self.names = [], Counter(), [], {}
         self.spawned, self.steps, self.unanswered, self.dying, self.checked = 0, 0, [], [], None
+        self.keys, self.revoked = (
+            dict(people.keys),
+            set(),
+        )  # what each sends now; what is no longer good
+        self.held = {}  # claims by worker, as their supervisors know them
+        self.made = {}  # jobs that were seen
+        self.presumed = {}  # what a job was asked for on the strength of: its credential, its limits
 
     # what happens, each as one line of the history
 
@@ -143,7 +134,8 @@ class World:
     # clients and the API process that answers them
 
     def start_api(self):
-        self.turns, self.serving = submit.turns_of(self.db, self.settings), []
+        self.turns = admit.turns_of(self.db, self.settings, valid_credentials)
+        self.memory, self.serving = planned.Memory(), []
 
     def ask(self, who, choices, group, keyed):
         asked = [
@@ -154,30 +146,22 @@ class World:
             for c in choices
         ]
         number = len(self.requests)
-        request = Request(number, who, asked, group, f"key {number}" if keyed else None)
+        request = Request(number, who, asked, choices[0], group, f"key {number}" if keyed else None)
         self.requests.append(request)
         self.send(request)
 
     def send(self, request):
         request.sent += 1
+        request.credential = request.credential or self.keys[request.who]
         self.spawn(f"request {request.number}", self._submit, request)
 
     def _submit(self, actor, request):
         made, turns = self.jobs_of(request), self.turns
         self.serving.append(actor)
         try:
-            done = submit.submit(
-                self.db,
-                self.settings,
-                authorise=authorise,
-                principal_id=request.who,
-                asked=request.asked,
-                group=request.group,
-                idempotency_key=request.key,
-                turns=turns,
-            )
+            done = self._once_more(request) or self._from_the_start(request)
         except Problem as problem:
-            if request.key and made:
+            if request.key and made and not isinstance(problem, Unauthenticated):
                 self.refused_replays.append(f"request {request.number}: {problem.code}")
             raise
         except (Died, OperationalError) as error:
@@ -191,6 +175,43 @@ class World:
         request.answers.add(done.body)
         if not done.replayed:
             self.hints.append(actor.name)
+
+    def _once_more(self, request):
+        """As service/api/jobs.py does, of what is remembered."""
+        if request.group:
+            return None
+        again = submit.remembered(
+            self.memory,
+            authorise=authorise,
+            principal_id=request.who,
+            credential=request.credential,
+            asked=request.asked[0],
+            idempotency_key=request.key,
+        )
+        if again is None:
+            return None
+        (job,) = again.planned
+        self.presumed[job.job_id] = (request.credential, frozenset(job.plan.plan.facts.limits))
+        try:
+            return self.turns.take(job.account_id, again)
+        except submit.ANEW:
+            return None
+
+    def _from_the_start(self, request):
+        with self.look() as connection:
+            if not valid_credentials(connection, {request.credential}):
+                raise Unauthenticated("it was revoked")
+        return submit.submit(
+            self.db,
+            self.settings,
+            authorise=authorise,
+            principal_id=request.who,
+            asked=request.asked,
+            group=request.group,
+            idempotency_key=request.key,
+            turns=self.turns,
+            memory=None if request.group else self.memory,
+        )
 
     def jobs_of(self, request):
         with self.look() as connection:
@@ -208,31 +229,49 @@ class World:
         self.spawn("worker", self._work, habits)
 
     def _work(self, worker, habits):
-        """As workers/execute.py does: until nothing is due, claim, open, run, publish."""
-        held = None
+        """As workers/execute.py does: until nothing is due, claim, open, run, publish; most claim the
+        next job with the publication."""
+        self.held[worker] = None
         try:
             while True:
                 with self.db.write() as connection:
-                    job = claim.claim(connection, self.settings.lease_seconds)
-                    if job is None:
-                        return
-                    held = (job.id, job.fence)
-                    self.note(f"{worker.name} claims {self.called(job.id)}, fence {job.fence}")
-                    if habits % 2:
-                        dataset = claim.open_claimed(connection, job)
-                self.claims[job.id] = number = self.claims[job.id] + 1
-                if not habits % 2:  # other engines may: to be claimed is not to be opened
-                    with self.db.write() as connection:
-                        dataset = claim.open_data(connection, job.id, job.fence)
-                if dataset is not None:
-                    self._run(job, number, habits // 2)
-                held = None
+                    claimed = self._claim(connection, worker, habits)
+                if claimed is None:
+                    return
+                while claimed is not None:
+                    self.held[worker] = (claimed[0].id, claimed[0].fence)
+                    job, dataset, number = self._opened(*claimed)
+                    run = dataset is not None
+                    claimed = self._run(worker, job, number, habits // 2) if run else None
+                    self.held[worker] = None
         except Died:
-            if held is not None:
-                self.dead_claims.append(held)
+            if self.held[worker] is not None:
+                self.dead_claims.append(self.held[worker])
             raise
 
-    def _run(self, job, number, habits):
+    def _claim(self, connection, worker, habits):
+        """(job, its dataset if it is opened at once)"""
+        found = claim.due(connection)
+        if found is None:
+            return None
+        if habits % 2:
+            opened = claim.claim_and_open(connection, found, self.settings.lease_seconds)
+            job, dataset = opened or (None, None)
+        else:
+            job, dataset = claim.claim_due(connection, found, self.settings.lease_seconds), None
+        if job is None:
+            return self._claim(connection, worker, habits)
+        self.note(f"{worker.name} claims {self.called(job.id)}, fence {job.fence}")
+        return job, dataset
+
+    def _opened(self, job, dataset):
+        self.claims[job.id] = number = self.claims[job.id] + 1
+        if dataset is None:  # other engines may: to be claimed is not to be opened
+            with self.db.write() as connection:
+                dataset = claim.open_data(connection, job.id, job.fence)
+        return job, dataset, number
+
+    def _run(self, worker, job, number, habits):
         if job.dataset_id in self.gone:  # as when the files are missing
             return self._release(job, failed=False)
         self.read.add(job.id)
@@ -249,6 +288,8 @@ class World:
         for last in (False, False, True):
             try:
                 with self.db.write() as connection:
+                    goes_on = habits // 36 % 4 > 0
+                    claimed = self._claim(connection, worker, 1) if goes_on else None
                     done = publish.publish(
                         connection,
                         self.settings.keys,
@@ -260,7 +301,9 @@ class World:
                 self.note(f"{self.called(job.id)} {said}, fence {job.fence}")
                 if not done:
                     self.fault("a publication too late")
-                return None
+                if claimed is not None:
+                    self.fault("a publication that claims")
+                return claimed
             except OperationalError:
                 if last:
                     return self._release(job, failed=False)
@@ -317,6 +360,24 @@ class World:
         named = {"frozen": frozen, "principal_id": owner, "reason": "so"}
         self.spawn("freeze", lambda actor: self._write(actor, adjust.set_frozen, account, **named))
 
+    def revoke(self, who):
+        """Somebody's key; they are given another."""
+        old = self.keys[who]
+
+        def run(actor):
+            try:
+                with self.db.write() as connection:
+                    of = api_keys.c.id == old
+                    connection.execute(update(api_keys).where(of).values(revoked_ms=now_ms()))
+                    new = create_key(connection, who)[0]
+            finally:  # whether or not it was told that it is done
+                with self.look() as connection:
+                    if not valid_credentials(connection, {old}):
+                        self.revoked.add(old)
+                        self.keys[who] = new
+
+        self.spawn("revocation", run)
+
     def delete(self, dataset):
         def run(actor):
             upload.delete_dataset_data(self.db, self.settings, dataset)
@@ -327,54 +388,3 @@ class World:
     def _account(self, which):
         with self.look() as connection:
             return accounts.find_account(connection, self.people.lineages[which % 2])
-
-
-@dataclass(frozen=True)
-class People:
-    owner: str
-    analysts: tuple
-    lineages: tuple  # two accounts
-    datasets: tuple  # two of the first, one of the second
-
-    @classmethod
-    def settle(cls, db, ceiling, cap, share, kind):
-        """Who is there before anything happens, with their data and budgets."""
-        with db.write() as connection:
-            owner, *analysts = (
-                create_principal(connection, name, role)
-                for name, role in (("o", "owner"), ("a", "analyst"), ("b", "analyst"))
-            )
-            made, rows = (new_id("lin"), new_id("lin")), []
-            for lineage in made:
-                connection.execute(
-                    insert(lineages).values(id=lineage, owner_id=owner, created_ms=now_ms())
-                )
-            for lineage in (made[0], made[0], made[1]):
-                rows.append(new_id("ds"))
-                connection.execute(
-                    insert(datasets).values(
-                        id=rows[-1],
-                        owner_id=owner,
-                        lineage_id=lineage,
-                        name="rows",
-                        state="ready",
-                        schema=Schema.model_validate(numeric_schema(3)).model_dump_json(),
-                        facts=json.dumps(FACTS),
-                        folder=rows[-1],
-                        content_mac="00" * 32,
-                        created_ms=now_ms(),
-                    )
-                )
-            for lineage in made:
-                account = accounts.open_account(
-                    connection,
-                    lineage_id=lineage,
-                    principal_id=owner,
-                    epsilon=ceiling,
-                    delta=DELTA,
-                    cap_epsilon=cap,
-                    kind=kind,
-                )
-                if share is not None:
-                    adjust.set_share(connection, account.id, analysts[0], share)
-        return cls(owner, tuple(analysts), made, tuple(rows))

@@ -10,7 +10,7 @@ from sqlalchemy import insert
 from service.api.auth import create_principal
 from service.db import Database, migrate, new_id, now_ms
 from service.errors import Problem
-from service.jobs.submit import PlannedSpec
+from service.jobs.planned import PlannedSpec
 from service.ledger.accounts import find_account, open_account
 from service.ledger.adjust import set_share
 from service.ledger.admission import standing
