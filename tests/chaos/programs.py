@@ -1,0 +1,145 @@
+"""Programs that are started, killed, stopped and started again, as a machine's init would."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PAUSE_SECONDS = 0.3  # before a program that ended is started again
+
+
+def status(pid):
+    """(parent, group, state) of a process; None if there is none."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[1]), int(fields[2]), fields[0]
+    return None
+
+
+def pids():
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def children(pid):
+    """Processes that this one started, and that are not dead already."""
+    found = ((each, status(each)) for each in pids())
+    return sorted(p for p, s in found if s is not None and s[0] == pid and s[2] != "Z")
+
+
+def send(number, targets):
+    for pid in targets:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+class Program:
+    """One command, in a session of its own. `wanted` says that it should be running."""
+
+    def __init__(self, name, command, log, environment, prefix=(), cwd=None):
+        self.name, self.log = name, log
+        self._command = [str(word) for word in (*prefix, *command)]
+        self._environment, self._cwd = environment, cwd
+        self.process, self.wanted, self.ended_by_itself = None, False, 0
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def start(self):
+        with self._lock:
+            self.wanted = True
+            self._launch()
+
+    def _launch(self):
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                cwd=self._cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def keep(self):
+        """Start it again if it ended although it is wanted."""
+        with self._lock:
+            if self.wanted and not self.running:
+                self.ended_by_itself += 1
+                time.sleep(PAUSE_SECONDS)
+                self._launch()
+
+    def all(self):
+        """Itself, its children and theirs; PostgreSQL's are in sessions of their own."""
+        family, found = [self.pid], children(self.pid)
+        while found:
+            family += found
+            found = [pid for each in found for pid in children(each)]
+        return family
+
+    def kill(self):
+        """kill -9 of all of it. Stopped first, so that it starts nothing more meanwhile."""
+        with self._lock:
+            self.wanted = False
+            if not self.running:
+                return
+            os.kill(self.pid, signal.SIGSTOP)
+            send(signal.SIGKILL, reversed(self.all()))
+            self.process.wait()
+
+    def kill_parent(self):
+        """kill -9 of the process that was started, and not of what it started."""
+        with self._lock:
+            self.wanted = False
+            if self.running:
+                os.kill(self.pid, signal.SIGKILL)
+                self.process.wait()
+
+    @contextmanager
+    def stopped(self, targets=None):
+        """SIGSTOP, and at the end SIGCONT."""
+        held = self.all() if targets is None else targets
+        send(signal.SIGSTOP, held)
+        try:
+            yield
+        finally:
+            send(signal.SIGCONT, held)
+
+    def end(self, patience=20):
+        """As a machine that shuts down does it."""
+        with self._lock:
+            self.wanted = False
+        if self.process is None:
+            return
+        family = self.all() if self.running else []
+        send(signal.SIGTERM, [self.pid] if self.running else [])
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience)
+        send(signal.SIGKILL, [p for p in family if status(p)])
+        self.process.wait()
+
+
+class Keeper(threading.Thread):
+    """Starts what ended, whether it was killed or gave up: Docker's `restart: always`."""
+
+    def __init__(self, programs):
+        super().__init__(name="keeper", daemon=True)
+        self._programs, self._over = programs, threading.Event()
+
+    def run(self):
+        while not self._over.wait(0.1):
+            for program in self._programs:
+                program.keep()
+
+    def stop(self):
+        self._over.set()
+        self.join()
