@@ -1,6 +1,7 @@
 """One campaign: a cluster under load, faults by seed until so many kills were made, and a verdict."""
 
 import json
+import os
 import random
 import time
 from collections import defaultdict
@@ -82,8 +83,10 @@ class Campaign:
                     }
                     for name, seconds in sorted(self.recoveries.items())
                 },
+                "load_average": round(os.getloadavg()[2], 1),
                 "findings": findings,
             }
+            (self.folder / "result.json").write_text(json.dumps(self.result, indent=1))
             return findings
 
     def _play(self, cluster):
