@@ -15,6 +15,7 @@ from tests.chaos.ground import Ground
 from tests.chaos.load import SHORT, Load, StoppedError
 from tests.chaos.verdict import Verdict, during, wait_for_the_end
 from tests.harness import job
+from workers.warm import warm
 
 RECOVERY_SECONDS = 180  # of watchdog
 NONE = "none, for comparison"
@@ -40,6 +41,7 @@ class Campaign:
 
     def run(self):
         """The findings: none, if all is well."""
+        warm()  # or every process would compile the same kernels
         with ExitStack() as stack:
             ground = Ground(self.folder, stack, self.without)
             cluster = (Celery if self.engine == "celery" else Embedded)(ground)

@@ -55,6 +55,7 @@ class Cluster:
 
     def _add(self, name, words, place, settings):
         environment = os.environ | SETTINGS | settings
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each start compiles every module anew
         prefix = self.ground.inside(place)
         program = Program(name, [*COMMAND, *words], self.ground.log, environment, prefix)
         self.programs.append(program)
