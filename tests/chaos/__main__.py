@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.chaos.campaign import Campaign
 from tests.chaos.ground import ImpossibleError
+from tools.campaigns import record
 
 GIVEN_UP = ("disks", "network")
 CELERY_SHARE = 0.76  # of the kills
@@ -37,6 +38,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", choices=("celery", "embedded"))
     parser.add_argument("--without", action="append", choices=GIVEN_UP, default=[])
+    parser.add_argument("--record", action="store_true", help="the result into docs/campaigns")
     parser.add_argument("--folder", type=Path, help="where logs stay; default: one that is removed")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -45,14 +47,12 @@ def main():
     shares["embedded"] = options.kills - shares["celery"]
     if options.engine:
         shares = {options.engine: options.kills}
-    failed, results = False, []
+    failed = False
     with tempfile.TemporaryDirectory(prefix="epsilond-chaos-") as temporary:
         for engine, kills in shares.items():
             folder = (options.folder or Path(temporary)) / engine
             folder.mkdir(parents=True)
-            campaign = Campaign(
-                engine, folder, kills=kills, seed=options.seed, without=options.without
-            )
+            campaign = Campaign(engine, folder, kills, options.seed, options.without)
             try:
                 findings = campaign.run()
             except ImpossibleError as reason:
@@ -61,7 +61,9 @@ def main():
                     f"it out by name: {' '.join(f'--without {name}' for name in GIVEN_UP)}"
                 ) from None
             result = campaign.result
-            results.append(result)
+            if options.record:
+                command = f'make chaos KILLS={kills} FIRST={options.seed} ARGS="--engine {engine}"'
+                record(f"chaos-{engine}", command=command, **result)
             print(table(result["recovery"]))
             print(json.dumps({k: v for k, v in result.items() if k != "recovery"}, indent=1))
             print("\n".join(findings) or "nothing was lost, doubled or overspent")

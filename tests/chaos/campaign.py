@@ -4,7 +4,7 @@ import json
 import os
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -21,10 +21,9 @@ RECOVERY_SECONDS = 180  # of watchdog
 NONE = "none, for comparison"
 
 
-def schedule(engine, seed, without=()):
+def schedule(kinds, seed):
     """Faults without end: first each once, then at random by their weights."""
-    rng = random.Random(f"{engine} {seed}")
-    kinds = [fault for fault in FAULTS[engine] if fault.needs not in without]
+    rng, kinds = random.Random(seed), list(kinds)
     rng.shuffle(kinds)
     yield from kinds
     while True:
@@ -32,12 +31,19 @@ def schedule(engine, seed, without=()):
 
 
 class Campaign:
-    def __init__(self, engine, folder, *, kills, seed=0, without=(), say=print, **load):
+    """Faults of these kinds, or all, each at least once, until `kills` were made. `load` says how many
+    analysts there are, and how many rows."""
+
+    def __init__(self, engine, folder, kills, seed=0, without=(), kinds=None, say=print, **load):
         self.engine, self.kills, self.seed, self.without = engine, kills, seed, tuple(without)
+        self.kinds = [
+            fault
+            for fault in FAULTS[engine]
+            if fault.needs not in without and (kinds is None or fault.name in kinds)
+        ]
         self.folder, self._say, self._load = Path(folder), say, load
         self.rng = random.Random(seed)
         self.recoveries, self.killed, self.faults = defaultdict(list), 0, 0
-        self.result = {}
 
     def run(self):
         """The findings: none, if all is well."""
@@ -56,47 +62,47 @@ class Campaign:
             self.say("faults are over; waiting for the last jobs")
             wait_for_the_end(cluster, self.load.book)
             self.load.over.clear()
-            verdict = Verdict(cluster, self.load, self.rng)
-            findings = verdict.findings()
+            self.verdict = Verdict(cluster, self.load, self.rng)
+            findings = self.verdict.findings()
             self.load.close()
-            states = defaultdict(int)
-            for each in verdict.jobs.values():
-                states[each.state] += 1
-            self.result = {
-                "engine": self.engine,
-                "seed": self.seed,
-                "without": self.without,
-                "seconds": round(time.monotonic() - began),
-                "kills": self.killed,
-                "faults": self.faults,
-                "jobs": len(verdict.jobs),
-                "states": dict(sorted(states.items())),
-                "started_again": sum(each.fence > 1 for each in verdict.jobs.values()),
-                "most_starts": max(each.fence for each in verdict.jobs.values()),
-                "recomputed": verdict.recomputed,
-                "ended_by_themselves": {p.name: p.ended_by_itself for p in cluster.programs},
-                "answers": {str(k): v for k, v in sorted(self.load.book.answers.items(), key=str)},
-                "longest_request": round(self.load.book.longest, 1),
-                "recovery": {
-                    name: {
-                        "times": len(seconds),
-                        "median": round(median(seconds), 2),
-                        "max": round(max(seconds), 2),
-                    }
-                    for name, seconds in sorted(self.recoveries.items())
-                },
-                "load_average": round(os.getloadavg()[2], 1),
-                "findings": findings,
-            }
-            (self.folder / "result.json").write_text(json.dumps(self.result, indent=1))
-            return findings
+            self.result = self._result(cluster, findings, round(time.monotonic() - began))
+        return findings
+
+    def _result(self, cluster, findings, seconds):
+        jobs, book = self.verdict.jobs.values(), self.load.book
+        return {
+            "engine": self.engine,
+            "seed": self.seed,
+            "without": self.without,
+            "seconds": seconds,
+            "load_average": round(os.getloadavg()[2], 1),
+            "kills": self.killed,
+            "faults": self.faults,
+            "kinds": len(self.kinds),
+            "jobs": len(jobs),
+            "states": dict(Counter(each.state for each in jobs)),
+            "started_again": sum(each.fence > 1 for each in jobs),
+            "most_starts": max(each.fence for each in jobs),
+            "recomputed": self.verdict.recomputed,
+            "ended_by_themselves": {p.name: p.ended_by_itself for p in cluster.programs},
+            "answers": {str(code): count for code, count in book.answers.items()},
+            "longest_request": round(book.longest, 1),
+            "recovery": {
+                name: {
+                    "times": len(seconds),
+                    "median": round(median(seconds), 1),
+                    "max": round(max(seconds), 1),
+                }
+                for name, seconds in sorted(self.recoveries.items())
+            },
+            "findings": findings,
+        }
 
     def _play(self, cluster):
         for _ in range(3):
             self._probe(cluster, NONE)
-        kinds = len([f for f in FAULTS[self.engine] if f.needs not in self.without])
-        for fault in schedule(self.engine, self.seed, self.without):
-            if self.killed >= self.kills and self.faults >= kinds:
+        for fault in schedule(self.kinds, self.seed):
+            if self.killed >= self.kills and self.faults >= len(self.kinds):
                 return
             began = time.monotonic()
             killed = fault.make(cluster, self.rng)

@@ -59,11 +59,14 @@ class Disk:
         filler = self.folder / "filler"
         try:
             with filler.open("wb") as file:
-                while free := os.statvfs(self.folder).f_bavail:
-                    with suppress(OSError):  # others took some of it meanwhile
-                        os.posix_fallocate(
-                            file.fileno(), os.fstat(file.fileno()).st_size, free * 4096
-                        )
+                free = os.statvfs(self.folder)
+                size = free.f_bavail * free.f_frsize
+                while size >= free.f_frsize:  # others write and remove meanwhile
+                    try:
+                        end = os.fstat(file.fileno()).st_size
+                        os.posix_fallocate(file.fileno(), end, size)
+                    except OSError:
+                        size //= 2
             yield
         finally:
             filler.unlink(missing_ok=True)

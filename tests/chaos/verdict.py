@@ -58,6 +58,7 @@ class Verdict:
             self.datasets = {row.id: row for row in connection.execute(select(datasets))}
             kept = connection.execute(text("SELECT job_id, wrapped_key FROM kept_keys"))
             self.keys = {job: bytes(wrapped) for job, wrapped in kept}
+        self.public_key = load.owner.ask("GET", "/v1/audit/public-key").json()["public_key"]
         self.recomputed = 0
 
     def findings(self):
@@ -120,7 +121,6 @@ class Verdict:
             yield f"epsilond ledger check: {done.stdout}{done.stderr}"
 
     def chains_verify(self):
-        key = self.load.owner.ask("GET", "/v1/audit/public-key").json()["public_key"]
         for dataset in self.load.datasets:
             mine = sorted(
                 (r for r in self.records if r.dataset_id == dataset), key=lambda record: record.seq
@@ -128,7 +128,7 @@ class Verdict:
             chain = [
                 {"body": json.loads(r.body), "hash": r.hash, "signature": r.signature} for r in mine
             ]
-            yield from verify_chain(chain, key)
+            yield from verify_chain(chain, self.public_key)
             hashes = {record.hash for record in mine}
             if forgotten := set(self.book.heads.get(dataset, ())) - hashes:
                 yield f"the chain of {dataset} has forgotten {len(forgotten)} of its heads"

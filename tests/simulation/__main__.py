@@ -21,8 +21,8 @@ def report(stage, seed):
 
 
 def campaign(seeds, noted=lambda *so_far: None):
-    """(findings, lifecycles, steps, faults by kind) of these seeds, up to the first failure. `noted` is
-    told of all but the findings every now and then."""
+    """(findings, lifecycles, steps, faults by kind) of these seeds, up to the first failure. `noted`
+    is told of all but the findings every now and then."""
     lifecycles, steps, faults = 0, 0, Counter()
     with opened_stage() as stage:
         for number, seed in enumerate(seeds, 1):
