@@ -49,7 +49,7 @@ class Campaign:
         """The findings: none, if all is well."""
         warm()  # or every process would compile the same kernels
         with ExitStack() as stack:
-            ground = Ground(self.folder, stack, self.without)
+            ground = Ground(self.folder, stack, {fault.needs for fault in self.kinds})
             cluster = (Celery if self.engine == "celery" else Embedded)(ground)
             stack.callback(cluster.stop)
             cluster.start()

@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import subprocess
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.chaos.programs import Program
@@ -188,18 +188,17 @@ class Redis(Program):
 
 
 class Ground:
-    """Everything below the service that this machine lets us have. `without` names what is given up
-    on purpose: `disks`, `network`."""
+    """Everything below the service; with `disks` and a `network` if these are among the needs."""
 
-    def __init__(self, folder, stack: ExitStack, without=()):
+    def __init__(self, folder, stack: ExitStack, needs=()):
         self.folder = Path(folder)
         self.data, self.servers = self.folder / "data", self.folder / "servers"
         self.disks = {}
         for name, place in (("data", self.data), ("servers", self.servers)):
             place.mkdir()
-            if "disks" not in without:
+            if "disks" in needs:
                 self.disks[name] = Disk(place, DISK_MEGABYTES, stack)
-        self.network = None if "network" in without else Network(stack)
+        self.network = Network(stack) if "network" in needs else None
         self.log = self.folder / "service.log"
         self.log.touch()
         self.folder.chmod(0o755)  # PostgreSQL's own user passes through
