@@ -93,8 +93,15 @@ class Cluster:
     def listed_processes(self):
         """(role, process) of all that have said so within two heartbeats: that they can work."""
         lately = select(processes).where(processes.c.seen_ms > now_ms() - 20_000)
-        with self.db.read() as connection:
+        with self.look() as connection:
             return {(row.role, row.pid) for row in connection.execute(lately)}
+
+    @contextmanager
+    def look(self):
+        """A snapshot, by a connection that no earlier fault has cut."""
+        self.db.dispose()
+        with self.db.read() as connection:
+            yield connection
 
     def stop(self):
         self.keeper.stop()

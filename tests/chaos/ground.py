@@ -48,7 +48,6 @@ class Disk:
 
     def __init__(self, folder, megabytes, stack):
         needs("mount")
-        folder.mkdir(exist_ok=True)
         options = f"size={megabytes}m"
         command("mount", "-t", "tmpfs", "-o", options, "tmpfs", folder, why="no small disk")
         stack.callback(subprocess.run, ["umount", "--lazy", str(folder)], check=False)
@@ -191,17 +190,16 @@ class Ground:
     """Everything below the service; with `disks` and a `network` if these are among the needs."""
 
     def __init__(self, folder, stack: ExitStack, needs=()):
-        self.folder = Path(folder)
-        self.data, self.servers = self.folder / "data", self.folder / "servers"
+        self.folder, self.data = Path(folder), Path(folder) / "data"
+        self.servers = servers.server_folder(stack)  # where PostgreSQL's own user gets to
         self.disks = {}
         for name, place in (("data", self.data), ("servers", self.servers)):
-            place.mkdir()
+            place.mkdir(exist_ok=True)
             if "disks" in needs:
                 self.disks[name] = Disk(place, DISK_MEGABYTES, stack)
         self.network = Network(stack) if "network" in needs else None
         self.log = self.folder / "service.log"
         self.log.touch()
-        self.folder.chmod(0o755)  # PostgreSQL's own user passes through
 
     def host(self, place):
         return self.network.hosts[place] if self.network else "127.0.0.1"

@@ -138,7 +138,7 @@ class Load:
     """Owners, analysts and their datasets. `datasets` are: two wide ones of one owner and one tight
     one whose budget runs out, with caps and a share; the last has as many rows as make jobs long."""
 
-    def __init__(self, cluster, rng, analysts=5, rows=1500, long_rows=20_000):
+    def __init__(self, cluster, rng, analysts=4, rows=1500, long_rows=20_000):
         self.book, self.over, self.urls = Book(), threading.Event(), cluster.urls
         self._folder = cluster.ground.folder
         self.admin = self._person(cluster.administrator(), rng)
@@ -240,7 +240,7 @@ class Load:
             person.ask("POST", f"/v1/jobs/{chosen}/cancel")
         while mine:
             mine = [each for each in mine if person.state(each) not in ENDED]
-            time.sleep(0.2)
+            time.sleep(0.5)
 
     def _govern(self, owner):
         """Top-ups by small steps, and a dataset that is frozen now and then."""
@@ -272,4 +272,4 @@ class Load:
                 self.book.finding(f"an upload: {answer.status_code} {answer.text[:300]}")
         finally:
             file.unlink()
-        self.over.wait(3.0)
+        self.over.wait(5.0)

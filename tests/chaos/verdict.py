@@ -31,7 +31,7 @@ def wait_for_the_end(cluster, book):
     open_jobs = select(func.count()).where(jobs.c.state.not_in(ENDED))
 
     def over():
-        with cluster.db.read() as connection:
+        with cluster.look() as connection:
             return connection.execute(open_jobs).scalar() == 0
 
     try:
@@ -42,7 +42,7 @@ def wait_for_the_end(cluster, book):
 
 def during(cluster, book):
     """The ledger in one snapshot, whatever else is going on."""
-    with cluster.db.read() as connection:
+    with cluster.look() as connection:
         for found in check_ledger(connection):
             book.finding(f"the ledger, meanwhile: {found}")
 
@@ -50,7 +50,7 @@ def during(cluster, book):
 class Verdict:
     def __init__(self, cluster, load, rng):
         self.cluster, self.load, self.book, self.rng = cluster, load, load.book, rng
-        with cluster.db.read() as connection:
+        with cluster.look() as connection:
             self.jobs = {row.id: row for row in connection.execute(select(jobs))}
             self.models = {row.job_id: row for row in connection.execute(select(models))}
             self.records = connection.execute(select(audit_records)).all()
