@@ -2,9 +2,11 @@
 process tree on SQLite, each part of it a program that can be killed and is started again."""
 
 import os
+import signal
 import sqlite3
 import sys
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import httpx
 import psycopg
@@ -16,7 +18,7 @@ from service.config import Settings
 from service.db import Database, migrate, now_ms
 from service.tables import processes
 from tests.chaos.ground import Ground, Postgres, Redis
-from tests.chaos.programs import Keeper, Program, children
+from tests.chaos.programs import Keeper, Program, children, pids
 from tests.harness import free_port, until
 
 COMMAND = [sys.executable, "-c", "from service.cli import main; main()"]
@@ -107,7 +109,8 @@ class Cluster:
         self.keeper.stop()
         self.db.dispose()
         for program in reversed(self.programs):
-            program.end()
+            program.kill()
+        end_orphans(self.ground.folder)
 
 
 class Celery(Cluster):
@@ -204,6 +207,15 @@ class Embedded(Cluster):
             connection.execute("BEGIN IMMEDIATE")
             yield
             connection.execute("ROLLBACK")
+
+
+def end_orphans(folder):
+    """Of a parent that was killed alone, children may be left that are at a job."""
+    mine = f"EPSILOND_DATA_DIR={folder}".encode()
+    for pid in pids():
+        with suppress(OSError):
+            if mine in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(pid, signal.SIGKILL)
 
 
 def ready(url):

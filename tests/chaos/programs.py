@@ -114,19 +114,6 @@ class Program:
         finally:
             send(signal.SIGCONT, held)
 
-    def end(self, patience=20):
-        """As a machine that shuts down does it."""
-        with self._lock:
-            self.wanted = False
-        if self.process is None:
-            return
-        family = self.all() if self.running else []
-        send(signal.SIGTERM, [self.pid] if self.running else [])
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(patience)
-        send(signal.SIGKILL, [p for p in family if status(p)])
-        self.process.wait()
-
 
 class Keeper(threading.Thread):
     """Starts what ended, whether it was killed or gave up: Docker's `restart: always`."""
