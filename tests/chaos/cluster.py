@@ -18,7 +18,7 @@ from service.config import Settings
 from service.db import Database, migrate, now_ms
 from service.tables import processes
 from tests.chaos.ground import Ground, Postgres, Redis
-from tests.chaos.programs import Keeper, Program, children, pids
+from tests.chaos.programs import Keeper, Program, children, pids, send
 from tests.harness import free_port, until
 
 COMMAND = [sys.executable, "-c", "from service.cli import main; main()"]
@@ -51,8 +51,8 @@ class Cluster:
     engine: str
 
     def __init__(self, ground: Ground):
-        self.ground, self.programs, self.kills = ground, [], 0
-        self.urls, self.addresses, self.processes = [], [], 0
+        self.ground, self.programs = ground, []
+        self.urls, self._serving, self.processes = [], [], 0
         self.keeper = Keeper(self.programs)
 
     def _add(self, name, words, place, settings):
@@ -67,6 +67,7 @@ class Cluster:
         port = free_port()
         program = self._add(name, [*words, "--port", str(port)], "apis", settings)
         self.urls.append(f"http://127.0.0.1:{port}")
+        self._serving.append(program)
         return program
 
     def _settle(self, settings):
@@ -77,6 +78,11 @@ class Cluster:
 
     def named(self, prefix):
         return [p for p in self.programs if p.name.startswith(prefix)]
+
+    def ingestions(self):
+        """The processes that read uploads, for as long as they are at it."""
+        found = [pid for p in self._serving if p.running for pid in children(p.pid)]
+        return [pid for pid in found if b"service.datasets.ingest" in said(pid, "cmdline")]
 
     def start(self):
         for program in self.programs:
@@ -198,7 +204,9 @@ class Embedded(Cluster):
         self.processes = 3
 
     def workers(self):
-        return children(self.service.pid) if self.service.running else []
+        """Its processes that run jobs."""
+        found = children(self.service.pid) if self.service.running else []
+        return [pid for pid in found if pid not in self.ingestions()]
 
     @contextmanager
     def locked(self):
@@ -212,10 +220,13 @@ class Embedded(Cluster):
 def end_orphans(folder):
     """Of a parent that was killed alone, children may be left that are at a job."""
     mine = f"EPSILOND_DATA_DIR={folder}".encode()
-    for pid in pids():
-        with suppress(OSError):
-            if mine in Path(f"/proc/{pid}/environ").read_bytes():
-                os.kill(pid, signal.SIGKILL)
+    send(signal.SIGKILL, [pid for pid in pids() if mine in said(pid, "environ")])
+
+
+def said(pid, what):
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    return b""
 
 
 def ready(url):

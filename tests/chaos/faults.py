@@ -70,6 +70,17 @@ def _all_at_once(cluster, rng):
     return len(programs)
 
 
+def _kill_ingestion(cluster, rng):
+    """Whichever comes next: there is an upload every few seconds."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if found := cluster.ingestions():
+            send(signal.SIGKILL, found[:1])
+            return 1
+        time.sleep(0.02)
+    return 0
+
+
 # PostgreSQL, Redis, APIs and Celery workers
 
 
@@ -170,6 +181,7 @@ CELERY = (
         4,
     ),
     Fault("a worker's child killed", lambda c, r: _burst(r, lambda: _kill_child(c, r), 8), 10),
+    Fault("an ingestion killed", _kill_ingestion, 2),
     Fault("everything killed at once", _all_at_once, 2),
     Fault("a worker stopped past its lease", _stop_worker),
     Fault("a worker's child stopped past its lease", _stop_child),
@@ -218,6 +230,7 @@ EMBEDDED = (
         lambda c, r: _burst(r, lambda: _kill_some(c.workers(), r)),
         6,
     ),
+    Fault("an ingestion killed", _kill_ingestion),
     Fault(
         "the service stopped",
         lambda c, r: _lasts(c.service.stopped(), LEASE_SECONDS + r.uniform(1, 4)),
