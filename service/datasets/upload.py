@@ -129,8 +129,8 @@ def _ingest(
         ) from None
     except IngestKilledError:
         raise Unavailable(
-            "the process that reads the file was ended from outside; nothing was stored. Send it again; "
-            "if that happens each time, the machine may lack the memory to read it."
+            "the process that reads the file was ended from outside; nothing was stored. Send it "
+            "again; if that happens each time, the machine may lack the memory to read it."
         ) from None
     except IngestCrashed:
         raise ParseRefused("the file could not be read; is it what its type says?") from None
