@@ -50,8 +50,7 @@ class Campaign:
         warm()  # or every process would compile the same kernels
         with ExitStack() as stack:
             ground = Ground(self.folder, stack, {fault.needs for fault in self.kinds})
-            cluster = (Celery if self.engine == "celery" else Embedded)(ground)
-            stack.callback(cluster.stop)
+            cluster = (Celery if self.engine == "celery" else Embedded)(ground, stack)
             cluster.start()
             self.load = Load(cluster, random.Random(self.seed), **self._load)
             began = time.monotonic()

@@ -5,7 +5,7 @@ import os
 import signal
 import sqlite3
 import sys
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -50,10 +50,11 @@ class Cluster:
 
     engine: str
 
-    def __init__(self, ground: Ground):
-        self.ground, self.programs = ground, []
+    def __init__(self, ground: Ground, stack: ExitStack):
+        self.ground, self.programs, self.db = ground, [], None
         self.urls, self._serving, self.processes = [], [], 0
         self.keeper = Keeper(self.programs)
+        stack.callback(self.stop)
 
     def _add(self, name, words, place, settings):
         environment = os.environ | SETTINGS | settings
@@ -113,7 +114,8 @@ class Cluster:
 
     def stop(self):
         self.keeper.stop()
-        self.db.dispose()
+        if self.db is not None:
+            self.db.dispose()
         for program in reversed(self.programs):
             program.kill()
         end_orphans(self.ground.folder)
@@ -122,8 +124,8 @@ class Cluster:
 class Celery(Cluster):
     engine = "celery"
 
-    def __init__(self, ground, apis=2, workers=2, concurrency=2):
-        super().__init__(ground)
+    def __init__(self, ground, stack, apis=2, workers=2, concurrency=2):
+        super().__init__(ground, stack)
         inside, network = ground.inside("servers"), ground.network is not None
         self.postgres = Postgres(ground.servers, ground.log, inside, network)
         self.redis = Redis(ground.servers, ground.log, inside, network)
@@ -187,8 +189,8 @@ class Embedded(Cluster):
 
     engine = "embedded"
 
-    def __init__(self, ground):
-        super().__init__(ground)
+    def __init__(self, ground, stack):
+        super().__init__(ground, stack)
         self.file = ground.data / "epsilond.db"
         settings = {
             "EPSILOND_ENGINE": "embedded",

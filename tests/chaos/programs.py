@@ -129,4 +129,5 @@ class Keeper(threading.Thread):
 
     def stop(self):
         self._over.set()
-        self.join()
+        if self.is_alive():
+            self.join()
