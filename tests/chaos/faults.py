@@ -217,17 +217,17 @@ def _stop_embedded_worker(cluster, rng):
 EMBEDDED = (
     Fault(
         "the service killed with its workers",
-        lambda c, r: _burst(r, lambda: _down(c.service, r.uniform(0, 2)), 3),
+        lambda c, r: _burst(r, lambda: _down(c.service, r.uniform(0, 1))),
         3,
     ),
     Fault(
         "the service killed, not its workers",
-        lambda c, r: _burst(r, lambda: _down(c.service, r.uniform(0, 2), c.service.kill_parent), 3),
+        lambda c, r: _burst(r, lambda: _down(c.service, r.uniform(0, 1), c.service.kill_parent)),
         3,
     ),
     Fault(
         "an embedded worker killed",
-        lambda c, r: _burst(r, lambda: _kill_some(c.workers(), r)),
+        lambda c, r: _burst(r, lambda: _kill_some(c.workers(), r), 8),
         6,
     ),
     Fault("an ingestion killed", _kill_ingestion),
