@@ -27,6 +27,8 @@ def campaigns() -> str:
         name = path.stem.split("-")[0]
         played, now = ROWS[name](result)
         where = f"{result['day']}, {result['commit']}, {result['processors']} processors"
+        if "load_average" in result:
+            where += f" at a load of {result['load_average']:.0f}"
         rows.append([f"`{result['command']}`", played, now, where])
     return table(["command", "played", "result", "when, what, where"], rows)
 
@@ -48,7 +50,7 @@ def simulate(result: Result) -> tuple[str, str]:
     return (
         f"{result['lifecycles']:,} lifecycles of jobs in {result['seeds']:,} histories and "
         f"{result['steps']:,} steps, {faults:,} faults of {len(result['faults'])} kinds; "
-        f"{result['cpu_seconds'] / 3600:.1f} hours of one processor",
+        f"{result['cpu_seconds'] / 60:.0f} minutes of one processor",
         "every invariant held after every step",
     )
 
