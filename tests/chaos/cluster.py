@@ -18,7 +18,7 @@ from service.config import Settings
 from service.db import Database, migrate, now_ms
 from service.tables import processes
 from tests.chaos.ground import Ground, Postgres, Redis
-from tests.chaos.programs import Keeper, Program, children, pids, send
+from tests.chaos.programs import Keeper, Program, children, running
 from tests.harness import free_port, until
 
 COMMAND = [sys.executable, "-c", "from service.cli import main; main()"]
@@ -82,12 +82,12 @@ class Cluster:
 
     def ingestions(self):
         """The processes that read uploads, for as long as they are at it."""
-        found = [pid for p in self._serving if p.running for pid in children(p.pid)]
-        return [pid for pid in found if b"service.datasets.ingest" in said(pid, "cmdline")]
+        serving = [p for p in self._serving if p.alive]
+        return [pid for p in serving for pid in children(p.pid, "service.datasets.ingest")]
 
     def start(self):
         for program in self.programs:
-            if not program.running:
+            if not program.alive:
                 program.start()
         self.keeper.start()
         for url in self.urls:
@@ -181,7 +181,7 @@ class Celery(Cluster):
         return closing(redis.Redis(unix_socket_path=str(self.redis.socket), socket_timeout=10))
 
     def workers_children(self):
-        return [(w, pid) for w in self.named("worker") if w.running for pid in children(w.pid)]
+        return [(w, pid) for w in self.named("worker") if w.alive for pid in children(w.pid)]
 
 
 class Embedded(Cluster):
@@ -207,8 +207,7 @@ class Embedded(Cluster):
 
     def workers(self):
         """Its processes that run jobs."""
-        found = children(self.service.pid) if self.service.running else []
-        return [pid for pid in found if pid not in self.ingestions()]
+        return children(self.service.pid, "workers.local") if self.service.alive else []
 
     @contextmanager
     def locked(self):
@@ -220,15 +219,13 @@ class Embedded(Cluster):
 
 
 def end_orphans(folder):
-    """Of a parent that was killed alone, children may be left that are at a job."""
+    """Of a parent that was killed alone, children may be left that are at a job. They end by
+    themselves, on Linux at once."""
     mine = f"EPSILOND_DATA_DIR={folder}".encode()
-    send(signal.SIGKILL, [pid for pid in pids() if mine in said(pid, "environ")])
-
-
-def said(pid, what):
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/{what}").read_bytes()
-    return b""
+    for pid, _, _ in running():
+        with suppress(OSError):
+            if mine in Path(f"/proc/{pid}/environ").read_bytes():
+                os.kill(pid, signal.SIGKILL)
 
 
 def ready(url):

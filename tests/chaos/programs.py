@@ -6,27 +6,24 @@ import subprocess
 import threading
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 PAUSE_SECONDS = 0.3  # before a program that ended is started again
 
 
-def status(pid):
-    """(parent, group, state) of a process; None if there is none."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[1]), int(fields[2]), fields[0]
-    return None
+def running():
+    """(process, its parent, its command) of all that are alive."""
+    listed = subprocess.run(
+        ["ps", "-axo", "pid=,ppid=,stat=,command="], capture_output=True, text=True, check=True
+    )
+    for line in listed.stdout.splitlines():
+        pid, parent, state, *command = line.split(maxsplit=3)
+        if not state.startswith("Z"):
+            yield int(pid), int(parent), "".join(command)
 
 
-def pids():
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-
-
-def children(pid):
-    """Processes that this one started, and that are not dead already."""
-    found = ((each, status(each)) for each in pids())
-    return sorted(p for p, s in found if s is not None and s[0] == pid and s[2] != "Z")
+def children(pid, command=""):
+    """Processes that this one started; those whose command has this in it."""
+    return sorted(p for p, parent, words in running() if parent == pid and command in words)
 
 
 def send(number, targets):
@@ -50,7 +47,7 @@ class Program:
         return self.process.pid
 
     @property
-    def running(self):
+    def alive(self):
         return self.process is not None and self.process.poll() is None
 
     def start(self):
@@ -73,24 +70,23 @@ class Program:
     def keep(self):
         """Start it again if it ended although it is wanted."""
         with self._lock:
-            if self.wanted and not self.running:
+            if self.wanted and not self.alive:
                 self.ended_by_itself += 1
                 time.sleep(PAUSE_SECONDS)
                 self._launch()
 
     def all(self):
         """Itself, its children and theirs; PostgreSQL's are in sessions of their own."""
-        family, found = [self.pid], children(self.pid)
-        while found:
-            family += found
-            found = [pid for each in found for pid in children(each)]
+        family, found = [self.pid], [(pid, parent) for pid, parent, _ in running()]
+        for pid in family:
+            family += [child for child, parent in found if parent == pid]
         return family
 
     def kill(self):
         """kill -9 of all of it. Stopped first, so that it starts nothing more meanwhile."""
         with self._lock:
             self.wanted = False
-            if not self.running:
+            if not self.alive:
                 return
             os.kill(self.pid, signal.SIGSTOP)
             send(signal.SIGKILL, reversed(self.all()))
@@ -100,7 +96,7 @@ class Program:
         """kill -9 of the process that was started, and not of what it started."""
         with self._lock:
             self.wanted = False
-            if self.running:
+            if self.alive:
                 os.kill(self.pid, signal.SIGKILL)
                 self.process.wait()
 
