@@ -4,6 +4,7 @@ PORT ?= 8000
 ARGS ?=
 SEEDS ?= 1000
 FIRST ?= 0
+KILLS ?= 500
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
@@ -49,6 +50,9 @@ audit: ## the auditor with ten times the rounds
 
 simulate: ## jobs' lifecycles with crashes and lost messages, by seed; make simulate SEEDS=1000 FIRST=0
 	@python3 tools/dev.py run -- python -m tests.simulation --seeds "$(SEEDS)" --first "$(FIRST)" $(ARGS)
+
+chaos: ## servers, APIs and workers killed, stopped, cut and filled up under load; make chaos KILLS=500 FIRST=0
+	@python3 tools/dev.py run -- python -m tests.chaos --kills "$(KILLS)" --seed "$(FIRST)" $(ARGS)
 
 linearise: ## histories of many threads against the ledger, checked; ARGS="--rounds 100 --threads 16"
 	@python3 tools/dev.py linearise $(ARGS)

@@ -5,7 +5,8 @@ python3 tools/dev.py demo [args...]                    a walk through the servic
 python3 tools/dev.py test [pytest args...]             ruff, mypy and pytest against real servers
 python3 tools/dev.py test-full [pytest args...]        the same, the auditor at its full depth
 python3 tools/dev.py fuzz [examples] [pytest args...]  tests/fuzz with so many requests an operation
-                                                       and role (200), ten times as many a parser
+                                                       and role (200), ten times as many a parser;
+                                                       --record: the result into docs/campaigns
 python3 tools/dev.py slowest [pytest args...]          the same as test; writes the ten slowest tests
                                                        into docs/testing.md
 python3 tools/dev.py serve [--data DIR] [--port N]     the service on 127.0.0.1
@@ -114,10 +115,15 @@ def test_full(arguments):
 def fuzz(arguments):
     """Not in parallel: a role at a time plays on each database, and the workers want a core too."""
     given = arguments[:1] if arguments and arguments[0].isdigit() else []
-    settings = {"EPSILOND_FUZZ_EXAMPLES": (given or ["200"])[0]}
-    with servers() as environment:
-        command = ["pytest", "tests/fuzz", "-v", "-rP", "--timeout", "0", *arguments[len(given) :]]
-        return run_step(command, {**environment, **settings})
+    examples, rest = (given or ["200"])[0], [a for a in arguments[len(given) :] if a != "--record"]
+    with tempfile.TemporaryDirectory() as folder, servers() as environment:
+        report = str(Path(folder) / "report.xml")
+        reporting = ["--junit-xml", report, "-o", "junit_logging=system-out"]
+        command = ["pytest", "tests/fuzz", "-v", "-rP", "--timeout", "0", *reporting, *rest]
+        failed = run_step(command, {**environment, "EPSILOND_FUZZ_EXAMPLES": examples})
+        if "--record" in arguments:
+            run_step(["python", "-m", "tools.campaigns", report, examples], environment)
+        return failed
 
 
 def slowest(arguments):

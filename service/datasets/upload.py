@@ -22,6 +22,7 @@ from service.datasets.ingest import (
     NO_SPACE,
     DiskFullError,
     IngestCrashed,
+    IngestKilledError,
     IngestRequest,
     IngestResult,
     run_ingest,
@@ -45,6 +46,7 @@ from service.errors import (
     InvalidRequest,
     ParseRefused,
     Problem,
+    Unavailable,
 )
 from service.tables import datasets, lineages, principals
 
@@ -124,6 +126,11 @@ def _ingest(
     except IngestLimitError as error:
         raise ParseRefused(
             f"reading the file exceeds the service's limit on {error.limit}."
+        ) from None
+    except IngestKilledError:
+        raise Unavailable(
+            "the process that reads the file was ended from outside; nothing was stored. Send it "
+            "again; if that happens each time, the machine may lack the memory to read it."
         ) from None
     except IngestCrashed:
         raise ParseRefused("the file could not be read; is it what its type says?") from None

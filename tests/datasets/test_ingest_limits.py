@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.datasets import ingest, store
-from service.datasets.ingest import IngestCrashed
+from service.datasets.ingest import IngestCrashed, IngestKilledError
 from service.datasets.read import IngestLimitError, ParseError
 from tests.datasets.files import CSV, GOOD, HEADER, left_behind
 
@@ -86,9 +86,17 @@ def test_a_child_killed_before_or_after_its_rename_leaves_nothing_behind(
         return ingest.subprocess.CompletedProcess([], -signal.SIGKILL, b"")
 
     monkeypatch.setattr(ingest, "_spawn", killed)
-    with pytest.raises(IngestCrashed, match="signal"):
+    with pytest.raises(IngestKilledError):
         ingest.run_ingest(request)
     assert left_behind(tmp_path) == []
+
+
+def test_a_parser_that_crashes_is_the_files_doing(request_for, monkeypatch):
+    for number in (signal.SIGSEGV, signal.SIGABRT):
+        ended = ingest.subprocess.CompletedProcess([], -number, b"")
+        monkeypatch.setattr(ingest, "_spawn", lambda *_, ended=ended: ended)
+        with pytest.raises(IngestCrashed, match="signal"):
+            ingest.run_ingest(request_for(CSV))
 
 
 def test_an_existing_dataset_is_never_overwritten_or_removed(request_for, tmp_path):

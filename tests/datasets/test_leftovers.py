@@ -1,11 +1,16 @@
 """What killed uploads leave behind is swept as soon as nobody can own it, and never before."""
 
+import os
+import signal
 import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 from sqlalchemy import event, select
 
+from service.client import ApiError
 from service.datasets.formats import BY_NAME
 from service.datasets.store import dataset_folder, new_incoming, uploaded_names
 from service.datasets.upload import finish_upload, sweep_unused
@@ -100,6 +105,32 @@ def test_an_upload_whose_commit_got_no_answer_keeps_its_folder(tmp_path):
             assert (folder / "x.npy").is_file()
         finally:
             service.stop()
+
+
+def ingestions(service):
+    """The processes that read files for this service's API."""
+    parent = service.processes["api"].pid
+    command = ["pgrep", "-P", str(parent), "-f", "service.datasets.ingest"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_whoever_kills_an_ingestion_says_nothing_about_the_file(number, service):
+    """The kernel does, where memory runs out; the same upload works afterwards."""
+    owner = service.person("owner")
+    dataset = owner.declare_dataset("numbers", numeric_schema())["id"]
+    file = numbers(service.folder, 500, 4)
+    with ThreadPoolExecutor(1) as pool:
+        uploading = pool.submit(owner.upload, dataset, file)
+        for pid in until(lambda: ingestions(service), "the ingestion"):
+            os.kill(pid, number)
+        with pytest.raises(ApiError, match="was ended from outside") as refused:
+            uploading.result()
+    assert (refused.value.status, refused.value.code) == (503, "unavailable")
+    assert owner.dataset(dataset)["state"] == "empty"
+    assert not [n for n in uploaded_names(service.settings.data_dir) if n.startswith(dataset)]
+    assert owner.upload(dataset, file)["state"] == "ready"
 
 
 def is_ready(service):

@@ -20,6 +20,7 @@ from service.planning.conversion import budget_units
 from service.tables import lineages
 from tests.harness import DATABASES, fresh_database
 from tests.simulation.checker import UNKNOWN, Call, stuck
+from tools.campaigns import record
 
 CEILING, CAP = 1.0, 0.3
 TOP_UPS = (0.2, 0.4, 0.5, 0.7, 1.0, 2.0)
@@ -226,7 +227,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, default=12)
     parser.add_argument("--calls", type=int, default=100, help="of each thread")
-    options = parser.parse_args()
+    parser.add_argument("--record", action="store_true", help="the result into docs/campaigns")
+    options, played = parser.parse_args(), {}
     for kind in DATABASES:
         calls, unknown, started = 0, 0, time.monotonic()
         for seed in range(options.rounds):
@@ -241,6 +243,15 @@ def main():
             f"{kind}: {options.rounds} histories, {calls} calls by {options.threads} threads, "
             f"{unknown} without an answer, {seconds:.0f} s: each is linearisable"
         )
+        played[kind] = {
+            "histories": options.rounds,
+            "calls": calls,
+            "threads": options.threads,
+            "unknown": unknown,
+        }
+    if options.record:
+        words = f"--rounds {options.rounds} --threads {options.threads} --calls {options.calls}"
+        record("linearise", command=f'make linearise ARGS="{words}"', kinds=played)
     return 0
 
 
