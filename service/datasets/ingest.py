@@ -31,6 +31,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from service.datasets import encode, store
+from service.datasets.cells import Floats
 from service.datasets.content import ContentMac
 from service.datasets.formats import BY_NAME
 from service.datasets.read import IngestLimitError, ParseError
@@ -89,6 +90,7 @@ class IngestResult:
     label_kind: Literal["binary", "numeric", "unbounded", "categorical"]
     classes: int | None
     content_mac: str = field(repr=False)
+    earlier_mac: str = field(repr=False)
 
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -115,7 +117,7 @@ def ingest(request: IngestRequest) -> IngestResult:
     with request.source.open("rb") as raw, store.building(request.out_dir) as folder:
         blocks = BY_NAME[request.format].read(raw, schema, request.memory_bytes)
         mac = ContentMac(bytes.fromhex(request.content_key))
-        labels: list[encode.Floats] = []
+        labels: list[Floats] = []
         n = 0
         unshuffled = folder / "x.rows"
         with unshuffled.open("wb") as out:
@@ -148,6 +150,7 @@ def ingest(request: IngestRequest) -> IngestResult:
         label_kind=schema.label.kind,
         classes=schema.classes,
         content_mac=mac.hexdigest(),
+        earlier_mac=mac.earlier(),
     )
 
 

@@ -142,9 +142,12 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
     dataset = lock(connection, datasets, dataset_id)
     _check_empty(dataset)
     known = connection.execute(
-        select(datasets.c.lineage_id).where(
-            datasets.c.owner_id == owner_id, datasets.c.content_mac == result.content_mac
+        select(datasets.c.lineage_id)
+        .where(
+            datasets.c.owner_id == owner_id,
+            datasets.c.content_mac.in_((result.content_mac, result.earlier_mac)),
         )
+        .order_by(datasets.c.created_ms, datasets.c.id)
     ).scalar()
     lineage_id = dataset.lineage_id or known or new_id("lin")
     if known is not None and known != lineage_id:

@@ -6,13 +6,13 @@ from pydantic import BaseModel, Field
 
 from service.api.schemas.budgets import LimitView
 from service.api.schemas.common import Id, Name, RequestBody
-from service.datasets.schema import Schema
+from service.datasets.schema import DeclaredSchema, Schema
 from service.planning.conversion import EPSILON_MAX
 
 
 class DatasetRequest(RequestBody):
     name: Name
-    declared: Schema = Field(alias="schema")
+    declared: DeclaredSchema = Field(alias="schema")
     same_people_as: Id | None = Field(
         default=None,
         description="Another dataset of yours about the same people: both spend from one account.",
