@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
@@ -18,11 +18,13 @@ from service.api.schemas.datasets import (
     DatasetView,
     GrantRequest,
     GrantView,
+    ReportView,
     SharingRequest,
+    UploadView,
 )
 from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
-from service.datasets.upload import delete_dataset_data, finish_upload, receive
+from service.datasets.upload import delete_dataset_data, finish_upload, read_report, receive
 from service.db import iso, lock, new_id, now_ms
 from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
 from service.ledger.accounts import find_account
@@ -138,7 +140,7 @@ def share(ctx: Ctx, me: Me, dataset_id: str, request: SharingRequest) -> Any:
 
 @router.put(
     "/datasets/{dataset_id}/data",
-    response_model=DatasetView,
+    response_model=UploadView,
     responses={507: described("There is no space to store it; send it again when there is.")},
     openapi_extra={
         "requestBody": {
@@ -155,10 +157,27 @@ def share(ctx: Ctx, me: Me, dataset_id: str, request: SharingRequest) -> Any:
     },
 )
 async def upload_data(
-    ctx: Ctx, me: Me, dataset_id: str, request: Request, content_type: Annotated[str, Header()]
+    ctx: Ctx,
+    me: Me,
+    dataset_id: str,
+    request: Request,
+    content_type: Annotated[str, Header()],
+    dry_run: Annotated[
+        bool, Query(description="Read and report, and store nothing: the dataset stays empty.")
+    ] = False,
+    refuse_above: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=1,
+            description="Refuse the file if a larger share of a column's cells is clipped, missing or "
+            "of no category, or a larger share of rows is shortened to l2 or linf.",
+        ),
+    ] = None,
 ) -> Any:
     """The data itself, once, in one of the formats listed. Streamed to disk, encoded in a process of
-    its own under limits, and stored immutable. Errors name row and column, to the owner alone."""
+    its own under limits, and stored immutable. Errors name row and column, and the report says how
+    much was clipped, filled, unknown and constant: to the owner alone."""
     media = content_type.partition(";")[0].strip().lower()
     if media not in BY_MEDIA_TYPE:
         raise UnsupportedMediaType(f"send one of: {', '.join(BY_MEDIA_TYPE)}.")
@@ -169,11 +188,29 @@ async def upload_data(
 
     row = await to_thread.run_sync(begin)
     file = await receive(ctx.settings, row, request.stream())
-    await to_thread.run_sync(
-        partial(finish_upload, ctx.db, ctx.settings, row, file, BY_MEDIA_TYPE[media]),
+    report = await to_thread.run_sync(
+        partial(
+            finish_upload,
+            ctx.db,
+            ctx.settings,
+            row,
+            file,
+            BY_MEDIA_TYPE[media],
+            refuse_above=refuse_above,
+            dry_run=dry_run,
+        ),
         limiter=ctx.ingestions,
     )
-    return await to_thread.run_sync(get_dataset, ctx, me, dataset_id)
+    view = await to_thread.run_sync(get_dataset, ctx, me, dataset_id)
+    return {**view, "report": report}
+
+
+@router.get("/datasets/{dataset_id}/report", response_model=ReportView)
+def get_report(ctx: Ctx, me: Me, dataset_id: str) -> Any:
+    """What ingestion did to the rows, in exact counts; for the owner, as long as they are kept."""
+    with ctx.db.read() as connection:
+        row = owned_dataset(connection, me, dataset_id)
+    return {"dataset": row.id, "report": read_report(ctx.settings, row)}
 
 
 @router.delete("/datasets/{dataset_id}/data", status_code=204)

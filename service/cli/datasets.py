@@ -27,11 +27,24 @@ def datasets_upload(
     schema: Annotated[Path, typer.Argument(help="The schema, a JSON file.")],
     file: Annotated[Path, typer.Argument(help=f"The data, {SUFFIXES}.")],
     same_people_as: Annotated[str | None, typer.Option()] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and report; store nothing.")
+    ] = False,
+    refuse_above: Annotated[
+        float | None,
+        typer.Option(help="Refuse if more than this share of a column is clipped or unknown."),
+    ] = None,
 ) -> None:
-    """Declare a dataset and upload its data."""
+    """Declare a dataset and upload its data; what was clipped, filled and unknown is reported."""
     client = connect()
     declared = client.declare_dataset(name, read_json(schema), same_people_as)
-    show(client.upload(declared["id"], file))
+    show(client.upload(declared["id"], file, dry_run=dry_run, refuse_above=refuse_above))
+
+
+@commands.command("report")
+def datasets_report(dataset: str) -> None:
+    """What ingestion did to the rows of a dataset of yours, in exact counts."""
+    show(connect().report(dataset))
 
 
 @commands.command("delete-data")

@@ -32,10 +32,12 @@ from service.datasets.cells import (
     shown,
     texts,
 )
+from service.datasets.report import Seen, Tally
 from service.datasets.schema import (
     OTHER,
     BinaryLabel,
     CategoricalColumn,
+    Label,
     NumericColumn,
     NumericLabel,
     Schema,
@@ -62,7 +64,7 @@ class EncodeError(ValueError):
 
 
 def _numbers(
-    name: str, values: NDArray[Any], fill: float | None, refusal: str = _NEEDS_FILL
+    name: str, values: NDArray[Any], fill: float | None, seen: Seen, refusal: str = _NEEDS_FILL
 ) -> Floats:
     """A numeric column as finite float64, missing cells filled or refused."""
     if values.dtype.kind in "biuf":
@@ -83,6 +85,7 @@ def _numbers(
         if fill is None:
             raise EncodeError(int(missing.argmax()), name, refusal)
         numbers[missing] = fill
+        seen.filled += int(missing.sum())
     return numbers
 
 
@@ -110,8 +113,11 @@ def _column(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
 # --- features and labels -------------------------------------------------------------------------
 
 
-def encode_features(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> Floats:
+def encode_features(
+    schema: Schema, columns: Mapping[str, NDArray[Any]], tally: Tally | None = None
+) -> Floats:
     """X [n, d]: the intercept, then the columns in declared order; see Schema.feature_names."""
+    tally = tally or Tally()
     raw = [_column(columns, column.name) for column in schema.encoded]
     n = len(raw[0])
     X = np.zeros((n, schema.width))
@@ -120,27 +126,34 @@ def encode_features(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> Floa
     for column, values in zip(schema.encoded, raw, strict=True):
         if len(values) != n:
             raise EncodeError(None, column.name, "the columns differ in length")
+        seen = tally.columns[column.name]
         if isinstance(column, CategoricalColumn):
-            X[np.arange(n), j + _category_codes(column, values, schema.compare_by)] = 1.0
+            X[np.arange(n), j + _category_codes(column, values, schema.compare_by, seen)] = 1.0
             j += len(column.categories) + 1
         else:
-            X[:, j] = _scaled(column, values)
+            X[:, j] = _scaled(column, values, seen)
             j += 1
-    return _clip_rows(schema, X) if schema.storage == "fixed" else X
+    return _clip_rows(schema, X, tally) if schema.storage == "fixed" else X
 
 
-def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
+def encode_label(schema: Schema, values: NDArray[Any], tally: Tally | None = None) -> Floats:
     """y [n]: +1/-1, the class's position, the declared interval mapped to [-1, 1], or value/scale.
 
     A missing label is refused.
     """
-    label = schema.label
-    values = np.asarray(values)
+    label, seen = schema.label, (tally or Tally()).columns[schema.label.name]
+    y = _label(schema, label, np.asarray(values), seen)
+    seen.values(y)
+    return y
+
+
+def _label(schema: Schema, label: Label, values: NDArray[Any], seen: Seen) -> Floats:
     if isinstance(label, NumericLabel):
-        v = _numbers(label.name, values, None, _NO_LABEL).clip(label.lower, label.upper)
+        v = _numbers(label.name, values, None, seen, _NO_LABEL)
+        v = _clipped(v, label.lower, label.upper, seen)
         return (2.0 * ((v - label.lower) / (label.upper - label.lower)) - 1.0).clip(-1.0, 1.0)
     if isinstance(label, UnboundedLabel):
-        return _divided(label, _numbers(label.name, values, None, _NO_LABEL))
+        return _divided(label, _numbers(label.name, values, None, seen, _NO_LABEL))
     if binary := isinstance(label, BinaryLabel):
         known, refusal = (
             {label.negative: 0, label.positive: 1},
@@ -161,15 +174,22 @@ def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
     return 2.0 * y - 1.0 if binary else y
 
 
-def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any]) -> Floats:
-    v = _numbers(column.name, values, column.fill)
+def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any], seen: Seen) -> Floats:
+    v = _numbers(column.name, values, column.fill, seen)
     if isinstance(column, UnboundedColumn):
+        seen.values(v)
         return _divided(column, v)
-    v = v.clip(column.lower, column.upper)
+    v = _clipped(v, column.lower, column.upper, seen)
+    seen.values(v)
     lower, upper = column.lower, column.upper
     if column.log1p:
         v, lower, upper = np.log1p(v), math.log1p(lower), math.log1p(upper)
     return ((v - lower) / (upper - lower)).clip(0.0, 1.0)
+
+
+def _clipped(v: Floats, lower: float, upper: float, seen: Seen) -> Floats:
+    seen.clipped += int(((v < lower) | (v > upper)).sum())
+    return v.clip(lower, upper)
 
 
 def _divided(declared: UnboundedColumn | UnboundedLabel, v: Floats) -> Floats:
@@ -181,30 +201,39 @@ def _divided(declared: UnboundedColumn | UnboundedLabel, v: Floats) -> Floats:
 
 
 def _category_codes(
-    column: CategoricalColumn, values: NDArray[Any], compare_by: CompareBy
+    column: CategoricalColumn, values: NDArray[Any], compare_by: CompareBy, seen: Seen
 ) -> NDArray[np.int64]:
     key, other = KEYS[compare_by], len(column.categories)
     index = {key(value): i for i, value in enumerate((*column.categories, OTHER))}
-    missing = _ABSENT if column.fill is None else index[key(column.fill)]
 
     def code(cell: str) -> int:
-        return index.get(cell, missing if cell.lower() in MISSING else other)
+        return index.get(cell, _ABSENT if cell.lower() in MISSING else other)
 
     codes = _codes(values, compare_by, code)
+    seen.other += int((codes == other).sum())
     if (absent := codes == _ABSENT).any():
-        raise EncodeError(int(absent.argmax()), column.name, _NEEDS_FILL)
+        if column.fill is None:
+            raise EncodeError(int(absent.argmax()), column.name, _NEEDS_FILL)
+        seen.filled += int(absent.sum())
+        codes[absent] = index[key(column.fill)]
+    seen.values(codes)
     return codes
 
 
-def _clip_rows(schema: Schema, X: Floats) -> Floats:
+def _clip_rows(schema: Schema, X: Floats, tally: Tally) -> Floats:
     """Scale by 1/sqrt(blocks), clip entries to linf, rescale rows to l2; in place.
 
     In floating point, so good for accuracy only; the guarantee comes from `quantise`.
     """
     X /= math.sqrt(schema.blocks)
+    clipped = np.zeros(len(X), dtype=bool)
+    if schema.linf_bound < 1 / math.sqrt(schema.blocks):
+        clipped = X.max(axis=1) > schema.linf_bound  # none is negative
     np.clip(X, -schema.linf_bound, schema.linf_bound, out=X)
     norms = np.sqrt(np.einsum("ij,ij->i", X, X))
     long = norms > schema.l2_bound
+    # without a smaller bound, a row is longer than 1 by rounding alone
+    tally.rows_clipped += int((clipped | (norms > schema.l2_bound * (1 + 1e-9))).sum())
     if long.any():
         X[long] *= (schema.l2_bound / norms[long])[:, None]
     return X

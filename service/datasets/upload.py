@@ -27,8 +27,10 @@ from service.datasets.ingest import (
     run_ingest,
 )
 from service.datasets.read import Format, IngestLimitError, ParseError
+from service.datasets.report import Report
 from service.datasets.schema import Schema
 from service.datasets.store import (
+    REPORT,
     abandoned,
     dataset_folder,
     delete_data,
@@ -43,6 +45,7 @@ from service.errors import (
     DatasetNotReady,
     InsufficientStorage,
     InvalidRequest,
+    NotFound,
     ParseRefused,
     Problem,
 )
@@ -65,9 +68,17 @@ async def receive(settings: Settings, dataset: Row[Any], chunks: AsyncIterable[b
 
 
 def finish_upload(
-    db: Database, settings: Settings, dataset: Row[Any], file: IO[bytes], format_: Format
-) -> None:
-    """Encode the file and make the dataset ready, or refuse and leave nothing behind.
+    db: Database,
+    settings: Settings,
+    dataset: Row[Any],
+    file: IO[bytes],
+    format_: Format,
+    *,
+    refuse_above: float | None = None,
+    dry_run: bool = False,
+) -> Report:
+    """Encode the file and make the dataset ready, or refuse and leave nothing behind; after a dry run
+    nothing is left either way.
 
     If the database gave no answer, it may have made the dataset ready: then the folder stays, and a
     sweep that asks again decides.
@@ -76,7 +87,10 @@ def finish_upload(
     folder = dataset_folder(settings.data_dir, name)
     try:
         with _space_needed():
-            result = _ingest(settings, dataset, file, format_, folder)
+            result = _ingest(settings, dataset, file, format_, folder, refuse_above)
+        if dry_run:
+            delete_data(folder)
+            return result.report
         try:
             with db.write() as connection:
                 _make_ready(connection, dataset.id, name, result)
@@ -85,6 +99,20 @@ def finish_upload(
             raise
     finally:
         forget_incoming(file)
+    return result.report
+
+
+def read_report(settings: Settings, dataset: Row[Any]) -> Report:
+    """What ingestion did to the rows; for the owner alone."""
+    if dataset.state != "ready":
+        raise DatasetNotReady(f"it is {dataset.state}: there is no data to report on.")
+    try:
+        text = (dataset_folder(settings.data_dir, dataset.folder) / REPORT).read_text()
+    except FileNotFoundError:
+        raise NotFound(
+            "the data was uploaded before there were reports, or is just gone."
+        ) from None
+    return Report.model_validate_json(text)
 
 
 @contextmanager
@@ -101,7 +129,12 @@ def _space_needed() -> Iterator[None]:
 
 
 def _ingest(
-    settings: Settings, dataset: Row[Any], file: IO[bytes], format_: Format, folder: Path
+    settings: Settings,
+    dataset: Row[Any],
+    file: IO[bytes],
+    format_: Format,
+    folder: Path,
+    refuse_above: float | None,
 ) -> IngestResult:
     folder.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     request = IngestRequest(
@@ -114,6 +147,7 @@ def _ingest(
         max_rows=settings.rows_max,
         cpu_seconds=settings.ingest_cpu_seconds,
         memory_bytes=settings.ingest_memory_bytes,
+        refuse_above=refuse_above,
     )
     try:
         return run_ingest(request, (file.fileno(),))

@@ -54,6 +54,7 @@ GET    /v1/datasets                                    401 200 200 200 200 200 2
 GET    /v1/datasets/{dataset_id}                       401 200 200 404 404 200 200 200
 PUT    /v1/datasets/{dataset_id}/sharing               401 403 403 404 404 200 403 403
 PUT    /v1/datasets/{dataset_id}/data                  401 403 403 404 404 409 403 403
+GET    /v1/datasets/{dataset_id}/report                401 403 403 404 404 200 403 403
 DELETE /v1/datasets/{dataset_id}/data     empty        401 403 403 404 404 409 403 403
 GET    /v1/datasets/{dataset_id}/grants                401 403 403 404 404 200 200 200
 PUT    /v1/datasets/{dataset_id}/grants/{principal_id} 401 403 403 404 404 200 403 403
