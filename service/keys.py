@@ -19,6 +19,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 NOISE_KEY_BYTES = 32
 
 
+class MalformedSecretError(ValueError):
+    """A secret that is not 64 hex digits."""
+
+
 @dataclass(frozen=True)
 class Keys:
     master: bytes
@@ -103,5 +107,7 @@ def _parse_hex(text: str, source: str) -> bytes:
     except ValueError:
         value = b""
     if len(value) != 32:
-        raise ValueError(f"{source} must hold 64 hexadecimal digits (try: openssl rand -hex 32)")
+        raise MalformedSecretError(
+            f"{source} must hold 64 hexadecimal digits (try: openssl rand -hex 32)"
+        )
     return value

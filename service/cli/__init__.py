@@ -11,6 +11,7 @@ import typer
 from service.cli import budget, datasets, jobs, keys, ledger, principals
 from service.cli.audit import chain, public_key, verify
 from service.cli.catalog import algorithms, quote
+from service.cli.failures import explain
 from service.cli.processes import api, health, init, migrate, serve, worker
 from service.client import ApiError
 
@@ -32,9 +33,16 @@ for noun, module in (
 
 
 def main() -> None:
-    """The console script. A refusal by the service is printed as it came, with exit code 1."""
+    """The console script. A refusal by the service is printed as it came, with exit code 1; for what
+    goes wrong otherwise there is a line that says what to do."""
     try:
         app()
     except ApiError as error:
         typer.echo(json.dumps(error.problem, indent=2), err=True)
         raise SystemExit(1) from None
+    except Exception as error:
+        fault = explain(error)
+        if fault is None:
+            raise
+        typer.echo(fault.words, err=True)
+        raise SystemExit(fault.code) from None

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from service.cli.failures import Fault
 from service.client import Client
 
 Spec = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.")]
@@ -18,7 +19,28 @@ def show(value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    return json.loads(sys.stdin.read() if str(path) == "-" else path.read_text())
+    text = sys.stdin.read() if str(path) == "-" else path.read_text()
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}"
+        raise Fault(f"{path} is not JSON: {error.msg} at {at}.") from None
+
+
+def open_database() -> Any:
+    """The database of a service on this machine; none is made by looking for one."""
+    from service.config import Settings  # noqa: PLC0415
+    from service.db import Database  # noqa: PLC0415
+
+    settings = Settings()
+    url, prefix = settings.url, "sqlite:///"
+    if url.startswith(prefix) and not Path(url.removeprefix(prefix).partition("?")[0]).is_file():
+        raise Fault(
+            f"there is no database at {url.removeprefix(prefix)}; set EPSILOND_DATA_DIR or "
+            "EPSILOND_DATABASE_URL to the service's, or make one: epsilond migrate",
+            1,
+        )
+    return Database(url, patience=3600.0)
 
 
 def connect() -> Client:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.common import connect, read_json, show
-from service.datasets.formats import SUFFIXES
+from service.datasets.formats import SUFFIXES, guess
 
 commands = typer.Typer(no_args_is_help=True, help="Declare, upload, grant, delete.")
 
@@ -36,8 +36,14 @@ def datasets_upload(
     ] = None,
 ) -> None:
     """Declare a dataset and upload its data; what was clipped, filled and unknown is reported."""
-    client = connect()
-    declared = client.declare_dataset(name, read_json(schema), same_people_as)
+    from service.datasets.schema import DeclaredSchema  # noqa: PLC0415
+
+    facts = read_json(schema)  # all that can be checked here, before anything is declared
+    DeclaredSchema.model_validate(facts)
+    guess(file)
+    with file.open("rb"):
+        client = connect()
+    declared = client.declare_dataset(name, facts, same_people_as)
     show(client.upload(declared["id"], file, dry_run=dry_run, refuse_above=refuse_above))
 
 
