@@ -120,6 +120,10 @@ class Client:
     def dataset(self, dataset: str) -> JSON:
         return self.request("GET", f"/v1/datasets/{dataset}")
 
+    def delete_dataset(self, dataset: str) -> None:
+        """One that never had data."""
+        self.request("DELETE", f"/v1/datasets/{dataset}")
+
     def delete_data(self, dataset: str) -> None:
         self.request("DELETE", f"/v1/datasets/{dataset}/data")
 

@@ -26,7 +26,14 @@ from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
 from service.datasets.upload import delete_dataset_data, finish_upload, read_report, receive
 from service.db import iso, lock, new_id, now_ms
-from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
+from service.errors import (
+    BudgetNotSet,
+    DatasetNotEmpty,
+    InvalidRequest,
+    NameTaken,
+    NotFound,
+    UnsupportedMediaType,
+)
 from service.ledger.accounts import find_account
 from service.ledger.adjust import NO_COSTS, costs_so_far, set_share
 from service.ledger.limits import open_limits
@@ -91,6 +98,14 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
             lineage_id = owned_dataset(connection, me, request.same_people_as).lineage_id
             if lineage_id is None:
                 raise InvalidRequest("same_people_as must name a dataset that has data.")
+        lock(connection, principals, me.id)  # of two requests with one name, one is first
+        named = (datasets.c.owner_id == me.id) & (datasets.c.name == request.name)
+        taken = select(datasets.c.id).where(named, datasets.c.state != "deleted")
+        if (other := connection.execute(taken).scalar()) is not None:
+            raise NameTaken(
+                f"your dataset {other} is called that; choose another name, or delete that one.",
+                id=other,
+            )
         connection.execute(
             insert(datasets).values(
                 id=dataset_id,
@@ -122,6 +137,22 @@ def list_datasets(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = N
 def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
     with ctx.db.read() as connection:
         return whole_view(connection, me, visible_dataset(connection, me, dataset_id))
+
+
+@router.delete("/datasets/{dataset_id}", status_code=204)
+def delete_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Response:
+    """Delete a dataset that never had data, and its grants. One that had data stays, with its ledger
+    and its audit chain; its rows go with DELETE .../data."""
+    with ctx.db.write() as connection:
+        owned_dataset(connection, me, dataset_id)
+        this = datasets.c.id == dataset_id
+        # the strongest lock: it waits for an upload that is about to tie its data to the dataset
+        row = connection.execute(select(datasets).where(this).with_for_update()).one()
+        if row.state != "empty":
+            raise DatasetNotEmpty(f"it is {row.state}; delete its rows with DELETE .../data.")
+        connection.execute(delete(grants).where(grants.c.dataset_id == dataset_id))
+        connection.execute(delete(datasets).where(this))
+    return Response(status_code=204)
 
 
 @router.put("/datasets/{dataset_id}/sharing", response_model=DatasetView)

@@ -24,7 +24,7 @@ from service.api.schemas.jobs import (
     ModelView,
     ReleasesView,
 )
-from service.errors import JobNotFinished, NotFound, Unauthenticated
+from service.errors import JobNotFinished, JobWithoutModel, NotFound, Problem, Unauthenticated
 from service.jobs.cancel import cancel
 from service.jobs.states import ENDED
 from service.jobs.submit import Asked, Submission, group_view, submit
@@ -229,7 +229,7 @@ def get_model(ctx: Ctx, me: Me, job_id: str) -> Any:
         job = visible_job(connection, me, job_id)
         card = connection.execute(select(models.c.card).where(models.c.job_id == job_id)).scalar()
     if card is None:
-        raise JobNotFinished(f"it is {job.state}; its model can be fetched once it has succeeded.")
+        raise _nothing_published(job, "model")
     return json.loads(card)
 
 
@@ -241,5 +241,12 @@ def get_record(ctx: Ctx, me: Me, job_id: str) -> Any:
             select(audit_records).where(audit_records.c.job_id == job_id)
         ).first()
     if row is None:
-        raise JobNotFinished(f"it is {job.state}; its record can be fetched once it has succeeded.")
+        raise _nothing_published(job, "record")
     return record_view(row)
+
+
+def _nothing_published(job: Row[Any], what: str) -> Problem:
+    if job.state in ENDED:
+        ended = {"cancelled": "it was cancelled", "failed": "it failed"}.get(job.state, job.state)
+        return JobWithoutModel(f"{ended}, so it has no {what} and gets none; submit another job.")
+    return JobNotFinished(f"it is {job.state}; its {what} can be fetched once it has succeeded.")

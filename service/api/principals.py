@@ -22,7 +22,7 @@ from service.api.schemas.principals import (
     PrincipalView,
 )
 from service.db import iso, lock, now_ms
-from service.errors import Forbidden, InvalidRequest, LastWayIn, NotFound, Unauthenticated
+from service.errors import Forbidden, LastWayIn, NameTaken, NotFound, Unauthenticated
 from service.tables import api_keys, principals
 
 router = APIRouter(tags=["principals"])
@@ -62,7 +62,7 @@ def add_principal(ctx: Ctx, me: Me, request: PrincipalRequest) -> Any:
                 select(principals).where(principals.c.id == principal_id)
             ).one()
     except IntegrityError:
-        raise InvalidRequest("somebody has this name already; choose another.") from None
+        raise NameTaken("somebody has this name already; choose another.") from None
     return _principal_view(row)
 
 

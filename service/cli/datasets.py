@@ -1,11 +1,13 @@
 """`epsilond datasets`: declare and upload, grant and revoke, delete."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from service.cli.common import connect, read_json, show
+from service.cli.failures import Fault
+from service.client import Client
 from service.datasets.formats import SUFFIXES, guess
 
 commands = typer.Typer(no_args_is_help=True, help="Declare, upload, grant, delete.")
@@ -35,7 +37,8 @@ def datasets_upload(
         typer.Option(help="Refuse if more than this share of a column is clipped or unknown."),
     ] = None,
 ) -> None:
-    """Declare a dataset and upload its data; what was clipped, filled and unknown is reported."""
+    """Check schema and file, declare a dataset and upload its data; what was clipped, filled and
+    unknown is reported. An upload that broke off is taken up again."""
     from service.datasets.schema import DeclaredSchema  # noqa: PLC0415
 
     facts = read_json(schema)  # all that can be checked here, before anything is declared
@@ -43,8 +46,37 @@ def datasets_upload(
     guess(file)
     with file.open("rb"):
         client = connect()
-    declared = client.declare_dataset(name, facts, same_people_as)
-    show(client.upload(declared["id"], file, dry_run=dry_run, refuse_above=refuse_above))
+    begun = _begun(client, name, facts)
+    dataset = begun or client.declare_dataset(name, facts, same_people_as)["id"]
+    try:
+        show(client.upload(dataset, file, dry_run=dry_run, refuse_above=refuse_above))
+    finally:
+        if dry_run and begun is None:
+            client.delete_dataset(dataset)
+
+
+def _begun(client: Client, name: str, facts: Any) -> str | None:
+    """An empty dataset of yours with this name: an earlier upload broke off, and is taken up."""
+    from service.datasets.schema import DeclaredSchema  # noqa: PLC0415
+
+    mine = client.me()["id"]
+    for one in client.datasets():
+        if (one["name"], one["owner"], one["state"]) == (name, mine, "empty"):
+            declared = DeclaredSchema.model_validate(client.dataset(one["id"])["schema"])
+            if declared != DeclaredSchema.model_validate(facts):
+                raise Fault(
+                    f"the empty dataset {one['id']} has this name and another schema; delete it with "
+                    f"epsilond datasets delete {one['id']}, or choose another name.",
+                    1,
+                )
+            return str(one["id"])
+    return None
+
+
+@commands.command("delete")
+def datasets_delete_empty(dataset: str) -> None:
+    """Delete a dataset that never had data."""
+    connect().delete_dataset(dataset)
 
 
 @commands.command("report")

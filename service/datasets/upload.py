@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from anyio import to_thread
 from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy.exc import NoResultFound
 
 from service.config import Settings
 from service.datasets.ingest import (
@@ -94,7 +95,7 @@ def finish_upload(
         try:
             with db.write() as connection:
                 _make_ready(connection, dataset.id, name, result)
-        except Problem:
+        except (Problem, NoResultFound):
             delete_data(folder)
             raise
     finally:
@@ -171,7 +172,7 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
     """
     owner_id = connection.execute(
         select(datasets.c.owner_id).where(datasets.c.id == dataset_id)
-    ).scalar_one()
+    ).scalar_one()  # no row: it was deleted meanwhile
     lock(connection, principals, owner_id)
     dataset = lock(connection, datasets, dataset_id)
     _check_empty(dataset)

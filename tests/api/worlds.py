@@ -236,6 +236,7 @@ def tell(w, rows):
     since = {"Last-Event-ID": begin_id}
     for who in ("owner", "analyst"):
         ask(who, "GET", "/v1/events", headers=since, stream=True)
+    ask("owner", "DELETE", "/v1/datasets/{dataset}")
     ask("owner", "DELETE", "/v1/datasets/{dataset}/data")
     ask("analyst", "POST", "/v1/jobs", job(w.ids["dataset"], 0.1))
     ask("owner", "GET", "/v1/datasets/{dataset}")
@@ -270,6 +271,11 @@ def owner_prepares(w, rows):
     w.ids["dataset"] = ask(
         "owner", "POST", "/v1/datasets", {"name": "rows", "schema": schema}
     ).json()["id"]
+    again = {"name": "rows", "schema": schema}
+    ask("owner", "POST", "/v1/datasets", again)
+    other = ask("owner", "POST", "/v1/datasets", again | {"name": "no rows"})
+    w.ids["empty"] = other.json()["id"]
+    ask("owner", "DELETE", "/v1/datasets/{empty}")
     at, media = "/v1/datasets/{dataset}", {"Content-Type": "text/csv"}
     ask("owner", "GET", at)
     ask("owner", "PUT", f"{at}/data", content=b"x0,x1,y\n1,2,3\n", headers=media)
