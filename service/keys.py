@@ -62,13 +62,14 @@ class Keys:
         stirred = hmac.digest(self.derive("noise keys"), drawn + job_id.encode(), "sha256")
         return self.wrap(stirred, job_id)
 
-    def wrap(self, noise_key: bytes, job_id: str) -> bytes:
-        """The noise key as it is stored in the database: useless without the master key."""
+    def wrap(self, secret: bytes, bound: str) -> bytes:
+        """A secret as it is stored in the database: useless without the master key, and in another
+        place than it was bound to (a job's id, for its noise key)."""
         nonce = secrets.token_bytes(12)
-        return nonce + AESGCM(self.derive("wrap")).encrypt(nonce, noise_key, job_id.encode())
+        return nonce + AESGCM(self.derive("wrap")).encrypt(nonce, secret, bound.encode())
 
-    def unwrap(self, wrapped: bytes, job_id: str) -> bytes:
-        return AESGCM(self.derive("wrap")).decrypt(wrapped[:12], wrapped[12:], job_id.encode())
+    def unwrap(self, wrapped: bytes, bound: str) -> bytes:
+        return AESGCM(self.derive("wrap")).decrypt(wrapped[:12], wrapped[12:], bound.encode())
 
 
 def _secret(path: Path, given: str | None, variable: str) -> bytes:

@@ -76,10 +76,18 @@ def test_a_dry_run_reports_and_stores_nothing_and_a_share_refuses(service, tmp_p
     assert tried["state"] == "empty" and tried["rows"] is None
     assert [c["clipped"] for c in tried["report"]["columns"]] == [2]
     assert not list((service.folder / "data" / "datasets").glob(f"{tried['id']}*"))
+    assert owner.datasets() == []
     refused = epsilond(*upload, "--refuse-above", "0.4", env=env, code=1)
     assert "column 'x0': 2 of 4 cells are clipped" in refused
+    (left,) = owner.datasets()  # empty: the next upload of that name takes it up
+    schema.write_text(json.dumps(numeric_schema(1, kind="unbounded")))
+    other = epsilond(*upload, env=env, code=1)
+    assert f"epsilond datasets delete {left['id']}" in other and other.count("\n") == 1
+    schema.write_text(json.dumps(numeric_schema(1)))
     stored = json.loads(epsilond(*upload, "--refuse-above", "0.5", env=env))
     assert stored["state"] == "ready" and stored["report"] == tried["report"]
+    assert stored["id"] == left["id"]
+    assert "name_taken" in epsilond(*upload, env=env, code=1)
     assert owner.report(stored["id"]) == stored["report"]
     owner.delete_data(stored["id"])
     with pytest.raises(ApiError, match="dataset_not_ready"):

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
+from service.api.once import Once
 from service.api.pages import After, Limit, Page, after_name, newest_first
 from service.api.problems import described
 from service.api.schemas.datasets import (
@@ -88,11 +89,12 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
 
 
 @router.post("/datasets", status_code=201, response_model=DatasetView)
-def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
+def declare_dataset(me: Me, once: Once, request: DatasetRequest) -> Any:
     """Declare a dataset by its public facts; its data follows with PUT .../data."""
     me.need("owner")
     dataset_id = new_id("ds")
-    with ctx.db.write() as connection:
+
+    def declare(connection: Connection) -> Any:
         lineage_id = None
         if request.same_people_as is not None:
             lineage_id = owned_dataset(connection, me, request.same_people_as).lineage_id
@@ -119,6 +121,8 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
             )
         )
         return whole_view(connection, me, owned_dataset(connection, me, dataset_id))
+
+    return once.answer(declare)
 
 
 @router.get("/datasets", response_model=Page[DatasetSummary])

@@ -13,6 +13,7 @@ from service.api.audit import record_view
 from service.api.auth import Me, usable_dataset, visible_job
 from service.api.conditional import etag, matches
 from service.api.context import Ctx
+from service.api.once import Once
 from service.api.pages import After, Limit, Page, newest_first
 from service.api.released import resolved
 from service.api.schemas.audit import RecordView
@@ -197,13 +198,16 @@ async def get_job(
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobView)
-def cancel_job(ctx: Ctx, me: Me, job_id: str) -> Any:
+def cancel_job(me: Me, once: Once, job_id: str) -> Any:
     """Free of charge before the data was opened; after it the full price stays."""
-    with ctx.db.write() as connection:
+
+    def cancelled(connection: Connection) -> Any:
         visible_job(connection, me, job_id)
         me.need("owner", "analyst", "admin")
         cancel(connection, job_id)
         return job_view(visible_job(connection, me, job_id))
+
+    return once.answer(cancelled)
 
 
 @router.get("/jobs/{job_id}/plan")

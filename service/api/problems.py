@@ -29,7 +29,7 @@ MEDIA_TYPE = "application/problem+json"
 LATER = {"Retry-After": "1"}
 NO_ANSWER = (
     "the database does not answer in time. A change that was asked for may have been made or not: "
-    "look, or send the request again, a job with the same Idempotency-Key."
+    "look, or send the request again; with the same Idempotency-Key it is done once."
 )
 
 

@@ -141,8 +141,11 @@ def test_cancel(site, visit):
     scene = site.scene(rows=20_000)
     submitted = scene.analyst.submit(job(scene.dataset, 0.5, parameters={"steps": 300_000}))["id"]
     page = visit(scene.analyst, f"#/jobs/{submitted}")
+    finished = page.locator("dl div").filter(has_text="Finished").locator("dd")
+    expect(finished).not_to_have_text(re.compile(r"\d"))
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".badge.cancelled")).to_be_visible()
+    expect(finished).to_have_text(re.compile(r"\d"))
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     assert scene.analyst.job(submitted)["state"] == "cancelled"
 
