@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +15,39 @@ from service.client import Client
 Spec = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.")]
 
 
-def show(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+URL = "http://127.0.0.1:8000"
+
+
+@dataclass
+class Options:
+    """What was said before the noun."""
+
+    url: str = URL
+    as_json: bool = False
+
+
+options = Options()
+
+
+def show(value: Any, *columns: str) -> None:
+    """As JSON; a list, on a terminal, as a table of these columns."""
+    if columns and sys.stdout.isatty() and not options.as_json:
+        typer.echo(as_table([{name: row.get(name) for name in columns} for row in value]))
+    else:
+        typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def as_table(rows: list[dict[str, Any]]) -> str:
+    """Columns as wide as their widest cell."""
+    if not rows:
+        return "none"
+    lines = [[name.replace("_", " ") for name in rows[0]]]
+    lines += [["-" if v is None else str(v) for v in row.values()] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def read_json(path: Path) -> Any:
@@ -44,6 +76,4 @@ def open_database() -> Any:
 
 
 def connect() -> Client:
-    return Client(
-        os.environ.get("EPSILOND_URL", "http://127.0.0.1:8000"), os.environ.get("EPSILOND_KEY")
-    )
+    return Client(options.url, os.environ.get("EPSILOND_KEY"))

@@ -15,7 +15,7 @@ commands = typer.Typer(no_args_is_help=True, help="Declare, upload, grant, delet
 
 @commands.command("list")
 def datasets_list() -> None:
-    show(connect().datasets())
+    show(connect().datasets(), "id", "name", "state", "rows", "columns", "created_at")
 
 
 @commands.command("show")
@@ -107,7 +107,7 @@ def datasets_share_ledger(
 
 @commands.command("grants")
 def datasets_grants(dataset: str) -> None:
-    show(connect().grants(dataset))
+    show(connect().grants(dataset), "principal", "name", "epsilon_cap", "fraction_committed")
 
 
 @commands.command("revoke")

@@ -69,7 +69,9 @@ def _settings(error: BaseException) -> Fault | None:
 def _connections(error: BaseException) -> Fault | None:
     import httpx  # noqa: PLC0415
 
-    url = os.environ.get("EPSILOND_URL", "http://127.0.0.1:8000")
+    from service.cli.common import options  # noqa: PLC0415
+
+    url = options.url
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL | httpx.LocalProtocolError):
         return Fault(f"EPSILOND_URL is {url!r}; it looks like http://127.0.0.1:8000.")
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):

@@ -23,4 +23,4 @@ def ledger_check() -> None:
 
 @commands.command("list")
 def ledger_list(dataset: str) -> None:
-    show(connect().ledger(dataset))
+    show(connect().ledger(dataset), "seq", "kind", "units", "epsilon", "job", "created_at")
