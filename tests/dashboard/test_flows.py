@@ -69,6 +69,7 @@ def test_an_owner_uploads_by_form_with_the_schema_filled_in(site, visit):
     left = re.compile("of epsilon 2: .* 100 % remaining")
     expect(page.get_by_role("img", name=left)).to_be_visible()
     expect(page.get_by_role("table", name=re.compile("Declared schema"))).to_contain_text("A, B, C")
+    expect(page.get_by_text("Only you see this: these are exact counts.")).to_be_visible()
 
 
 def test_submit_with_a_live_quote_and_watch_it_succeed(site, visit):
