@@ -122,4 +122,4 @@ def test_a_taken_port_is_named(tmp_path):
 def test_a_malformed_secret_stops_the_service_before_it_serves(tmp_path, value):
     env = {"EPSILOND_MASTER_KEY": value, "EPSILOND_DATA_DIR": str(tmp_path)}
     port = str(free_port())
-    assert "EPSILOND_MASTER_KEY must hold 64" in epsilond("api", "--port", port, env=env, code=1)
+    assert "EPSILOND_MASTER_KEY must hold 64" in epsilond("api", "--port", port, env=env, code=2)
