@@ -24,6 +24,7 @@ from service.api import (
 from service.api.conditional import Conditional
 from service.api.context import Context
 from service.api.feed import Feed
+from service.api.head import Head
 from service.api.limits import Limits
 from service.api.problems import RESPONSES, ProblemDetails, install
 from service.config import Settings
@@ -76,6 +77,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     install(app)
     app.add_middleware(Conditional)
+    app.add_middleware(Head)
     app.add_middleware(
         Limits,
         body_bytes=settings.body_bytes_max,

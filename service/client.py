@@ -46,18 +46,18 @@ class Client:
 
     def request(self, method: str, path: str, **kwargs: Any) -> JSON:
         response = self._http.request(method, path, **kwargs)
-        if response.is_success:
-            body: JSON = response.json() if response.content else {}
-            return body
+        if response.is_success and not response.content:
+            return {}
         try:
-            problem = response.json()
-        except json.JSONDecodeError:  # not ours: a proxy's page
-            problem = {
-                "status": response.status_code,
-                "code": "unknown",
-                "detail": "no problem+json",
-            }
-        raise ApiError(problem)
+            body: JSON = response.json()
+        except ValueError:  # not ours: a proxy's page, or another service's
+            detail = f"{response.url} answered no JSON; is this the address of an epsilond service?"
+            raise ApiError(
+                {"status": response.status_code, "code": "unknown", "detail": detail}
+            ) from None
+        if not response.is_success:
+            raise ApiError(body)
+        return body
 
     def pages(self, path: str, cursor: str = "id", **params: Any) -> Iterator[JSON]:
         """Every element of a list, page by page."""
@@ -91,18 +91,38 @@ class Client:
         body = {"shared_ledger": shared}
         return self.request("PUT", f"/v1/datasets/{dataset}/sharing", json=body)
 
-    def upload(self, dataset: str, path: Path) -> JSON:
-        media = guess(path).media_types[0]
+    def upload(
+        self,
+        dataset: str,
+        path: Path,
+        *,
+        dry_run: bool = False,
+        refuse_above: float | None = None,
+    ) -> JSON:
+        """The dataset, with a `report` on what was clipped, filled, unknown and constant. A dry run
+        stores nothing; above the share `refuse_above` of a column's cells the file is refused."""
+        headers = {"Content-Type": guess(path).media_types[0]}
+        params: dict[str, Any] = {"dry_run": dry_run}
+        if refuse_above is not None:
+            params["refuse_above"] = refuse_above
         with path.open("rb") as file:
-            return self.request(
-                "PUT", f"/v1/datasets/{dataset}/data", content=file, headers={"Content-Type": media}
-            )
+            at = f"/v1/datasets/{dataset}/data"
+            return self.request("PUT", at, content=file, headers=headers, params=params)
+
+    def report(self, dataset: str) -> JSON:
+        """What ingestion did to the rows; for their owner alone."""
+        report: JSON = self.request("GET", f"/v1/datasets/{dataset}/report")["report"]
+        return report
 
     def datasets(self) -> list[JSON]:
         return list(self.pages("/v1/datasets"))
 
     def dataset(self, dataset: str) -> JSON:
         return self.request("GET", f"/v1/datasets/{dataset}")
+
+    def delete_dataset(self, dataset: str) -> None:
+        """One that never had data."""
+        self.request("DELETE", f"/v1/datasets/{dataset}")
 
     def delete_data(self, dataset: str) -> None:
         self.request("DELETE", f"/v1/datasets/{dataset}/data")

@@ -4,7 +4,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.keys import Keys
@@ -58,6 +58,20 @@ class Settings(BaseSettings):
     rows_max: PositiveInt = 10**9
     ingest_memory_bytes: PositiveInt = 4 * 2**30
     ingest_cpu_seconds: PositiveInt = 3600
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_of_a_known_database(cls, url: str | None) -> str | None:
+        from sqlalchemy import exc, make_url  # noqa: PLC0415 - commands that ask a service need none
+
+        advice = "write postgresql://user:password@host/name (not postgres://), or sqlite:////file"
+        try:
+            known = url is None or make_url(url).get_backend_name() in ("sqlite", "postgresql")
+        except (ValueError, exc.ArgumentError):  # a port that is no number; no URL at all
+            known = False
+        if not known:
+            raise ValueError(advice)
+        return url
 
     @property
     def url(self) -> str:

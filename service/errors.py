@@ -92,6 +92,20 @@ class CeilingExceeded(Problem):
     status, code, title = 409, "ceiling_exceeded", "A cap cannot pass the ceiling"
 
 
+class DatasetNotEmpty(Problem):
+    status, code, title = 409, "dataset_not_empty", "Only an empty dataset can be deleted"
+
+
+class NameTaken(Problem):
+    """With `id`, what has the name."""
+
+    status, code, title = 409, "name_taken", "The name is taken"
+
+
+class JobWithoutModel(Problem):
+    status, code, title = 409, "job_without_model", "The job ended without a model"
+
+
 class JobNotFinished(Problem):
     status, code, title = 409, "job_not_finished", "The job has not published a model"
 

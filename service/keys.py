@@ -20,6 +20,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 NOISE_KEY_BYTES = 32
 
 
+class MalformedSecretError(ValueError):
+    """A secret that is not 64 hex digits."""
+
+
 @dataclass(frozen=True)
 class Keys:
     master: bytes
@@ -57,13 +61,14 @@ class Keys:
         stirred = hmac.digest(self.derive("noise keys"), drawn + job_id.encode(), "sha256")
         return self.wrap(stirred, job_id)
 
-    def wrap(self, noise_key: bytes, job_id: str) -> bytes:
-        """The noise key as it is stored in the database: useless without the master key."""
+    def wrap(self, secret: bytes, bound: str) -> bytes:
+        """A secret as it is stored in the database: useless without the master key, and in another
+        place than it was bound to (a job's id, for its noise key)."""
         nonce = secrets.token_bytes(12)
-        return nonce + AESGCM(self.derive("wrap")).encrypt(nonce, noise_key, job_id.encode())
+        return nonce + AESGCM(self.derive("wrap")).encrypt(nonce, secret, bound.encode())
 
-    def unwrap(self, wrapped: bytes, job_id: str) -> bytes:
-        return AESGCM(self.derive("wrap")).decrypt(wrapped[:12], wrapped[12:], job_id.encode())
+    def unwrap(self, wrapped: bytes, bound: str) -> bytes:
+        return AESGCM(self.derive("wrap")).decrypt(wrapped[:12], wrapped[12:], bound.encode())
 
 
 @lru_cache(maxsize=64)
@@ -107,5 +112,7 @@ def _parse_hex(text: str, source: str) -> bytes:
     except ValueError:
         value = b""
     if len(value) != 32:
-        raise ValueError(f"{source} must hold 64 hexadecimal digits (try: openssl rand -hex 32)")
+        raise MalformedSecretError(
+            f"{source} must hold 64 hexadecimal digits (try: openssl rand -hex 32)"
+        )
     return value

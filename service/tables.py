@@ -305,6 +305,17 @@ idempotency = Table(
     Column("created_ms", BigInteger, nullable=False, index=True),
 )
 
+# The same for all else that changes something; wrapped by the master key. See service/api/once.py.
+answers = Table(
+    "answers",
+    metadata,
+    Column("principal_id", ForeignKey("principals.id"), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("request_digest", String(64), nullable=False),
+    Column("response", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False, index=True),
+)
+
 # Every api and worker process, by the heartbeats of its maintenance loop.
 processes = Table(
     "processes",

@@ -8,6 +8,7 @@ import sys
 import pytest
 from sqlalchemy import update
 
+from service.client import ApiError
 from service.planning.catalog import CATALOG
 from service.tables import accounts
 from tests.harness import free_port, job, numbers, numeric_schema
@@ -45,6 +46,8 @@ def test_a_whole_job_from_the_command_line(service, tmp_path):
     schema.write_text(json.dumps(numeric_schema()))
     data = numbers(tmp_path, 500, 4)
     dataset = ask("datasets", "upload", "rows", str(schema), str(data))["id"]
+    report = {"rows": 500, "rows_clipped": 0, "columns": []}
+    assert ask("datasets", "report", dataset) == report
     assert ask("budget", "set", dataset, "1.0", "1e-6")["epsilon"] == 1.0
     spec = json.dumps(job(dataset, 0.2))
     assert ask("quote", "-", stdin=spec)["fits"]
@@ -60,6 +63,35 @@ def test_a_whole_job_from_the_command_line(service, tmp_path):
     assert "does not contain the head" in wrong
     refused = json.loads(epsilond("jobs", "show", "job_0", env=env, code=1))
     assert refused["code"] == "not_found"
+
+
+def test_a_dry_run_reports_and_stores_nothing_and_a_share_refuses(service, tmp_path):
+    owner = service.person("owner")
+    env = {"EPSILOND_URL": service.url, "EPSILOND_KEY": owner.key}
+    schema, rows = tmp_path / "schema.json", tmp_path / "rows.csv"
+    schema.write_text(json.dumps(numeric_schema(1)))
+    rows.write_text("x0,y\n0.5,1\n7,0\n8,1\n0,0\n")
+    upload = ("datasets", "upload", "rows", str(schema), str(rows))
+    tried = json.loads(epsilond(*upload, "--dry-run", env=env))
+    assert tried["state"] == "empty" and tried["rows"] is None
+    assert [c["clipped"] for c in tried["report"]["columns"]] == [2]
+    assert not list((service.folder / "data" / "datasets").glob(f"{tried['id']}*"))
+    assert owner.datasets() == []
+    refused = epsilond(*upload, "--refuse-above", "0.4", env=env, code=1)
+    assert "column 'x0': 2 of 4 cells are clipped" in refused
+    (left,) = owner.datasets()  # empty: the next upload of that name takes it up
+    schema.write_text(json.dumps(numeric_schema(1, kind="unbounded")))
+    other = epsilond(*upload, env=env, code=1)
+    assert f"epsilond datasets delete {left['id']}" in other and other.count("\n") == 1
+    schema.write_text(json.dumps(numeric_schema(1)))
+    stored = json.loads(epsilond(*upload, "--refuse-above", "0.5", env=env))
+    assert stored["state"] == "ready" and stored["report"] == tried["report"]
+    assert stored["id"] == left["id"]
+    assert "name_taken" in epsilond(*upload, env=env, code=1)
+    assert owner.report(stored["id"]) == stored["report"]
+    owner.delete_data(stored["id"])
+    with pytest.raises(ApiError, match="dataset_not_ready"):
+        owner.report(stored["id"])
 
 
 def test_ledger_check_says_which_balance_is_wrong(service):
@@ -90,4 +122,4 @@ def test_a_taken_port_is_named(tmp_path):
 def test_a_malformed_secret_stops_the_service_before_it_serves(tmp_path, value):
     env = {"EPSILOND_MASTER_KEY": value, "EPSILOND_DATA_DIR": str(tmp_path)}
     port = str(free_port())
-    assert "EPSILOND_MASTER_KEY must hold 64" in epsilond("api", "--port", port, env=env, code=1)
+    assert "EPSILOND_MASTER_KEY must hold 64" in epsilond("api", "--port", port, env=env, code=2)

@@ -61,8 +61,8 @@ class Rows:
         return Rows(facts, out, self._y)
 
     def relabelled(self, middle: float, half: float) -> "Rows":
-        """The same rows with their labels clipped to [middle - half, middle + half], which is stretched
-        to [-1, 1]: each a function of one label."""
+        """The same rows with labels clipped to [middle - half, middle + half], which is stretched to
+        [-1, 1]: each a function of one label."""
         other = copy(self)
         other._y = read_only(np.clip((np.nan_to_num(self._y) - middle) / half, -1.0, 1.0))
         other._files = [file for file in self._files if file is not self._y]

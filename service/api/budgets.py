@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, Select, or_
 
 from service.api.auth import Me, owned_dataset, sees_all, visible_dataset
 from service.api.context import Ctx
+from service.api.once import Once
 from service.api.pages import AfterNumber, Limit, Page, by_number
 from service.api.schemas.budgets import (
     BudgetRequest,
@@ -61,14 +62,14 @@ def get_budget(ctx: Ctx, me: Me, dataset_id: str) -> Any:
 
 
 @router.post("/datasets/{dataset_id}/budget/top-ups", status_code=201, response_model=BudgetView)
-def add_top_up(ctx: Ctx, me: Me, dataset_id: str, request: TopUpRequest) -> Any:
+def add_top_up(ctx: Ctx, me: Me, once: Once, dataset_id: str, request: TopUpRequest) -> Any:
     """Raise the cap, at most to the ceiling: an entry of the ledger, with the owner's reason. The new
     cap counts every job so far at an order of its own."""
     with ctx.db.read() as connection:
         account = _account(connection, owned_dataset(connection, me, dataset_id))
         known = costs_so_far(connection, account, request.epsilon_cap)
     return _adjust(
-        ctx,
+        once,
         me,
         dataset_id,
         lambda connection, account: top_up(
@@ -83,14 +84,14 @@ def add_top_up(ctx: Ctx, me: Me, dataset_id: str, request: TopUpRequest) -> Any:
 
 
 @router.post("/datasets/{dataset_id}/budget/freeze", response_model=BudgetView)
-def freeze(ctx: Ctx, me: Me, dataset_id: str, request: ReasonRequest) -> Any:
+def freeze(me: Me, once: Once, dataset_id: str, request: ReasonRequest) -> Any:
     """Admit no more jobs to the account that this dataset spends from. Jobs admitted before run on."""
-    return _set_frozen(ctx, me, dataset_id, True, request.reason)
+    return _set_frozen(once, me, dataset_id, True, request.reason)
 
 
 @router.post("/datasets/{dataset_id}/budget/unfreeze", response_model=BudgetView)
-def unfreeze(ctx: Ctx, me: Me, dataset_id: str, request: ReasonRequest) -> Any:
-    return _set_frozen(ctx, me, dataset_id, False, request.reason)
+def unfreeze(me: Me, once: Once, dataset_id: str, request: ReasonRequest) -> Any:
+    return _set_frozen(once, me, dataset_id, False, request.reason)
 
 
 Kind = Annotated[
@@ -177,17 +178,19 @@ def _account(connection: Connection, dataset: Row[Any]) -> Account:
 
 
 def _adjust(
-    ctx: Ctx, me: Me, dataset_id: str, change: Callable[[Connection, Account], Account]
-) -> dict[str, Any]:
-    with ctx.db.write() as connection:
+    once: Once, me: Me, dataset_id: str, change: Callable[[Connection, Account], Account]
+) -> Any:
+    def adjusted(connection: Connection) -> Any:
         row = owned_dataset(connection, me, dataset_id)
         changed = change(connection, _account(connection, row))
         return budget(connection, standing(connection, changed, me.id))
 
+    return once.answer(adjusted)
 
-def _set_frozen(ctx: Ctx, me: Me, dataset_id: str, frozen: bool, reason: str) -> dict[str, Any]:
+
+def _set_frozen(once: Once, me: Me, dataset_id: str, frozen: bool, reason: str) -> Any:
     return _adjust(
-        ctx,
+        once,
         me,
         dataset_id,
         lambda connection, account: set_frozen(

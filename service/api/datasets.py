@@ -5,11 +5,12 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from service.api.auth import Caller, Me, owned_dataset, visible_dataset
 from service.api.context import Ctx
+from service.api.once import Once
 from service.api.pages import After, Limit, Page, after_name, newest_first
 from service.api.problems import described
 from service.api.schemas.datasets import (
@@ -18,13 +19,22 @@ from service.api.schemas.datasets import (
     DatasetView,
     GrantRequest,
     GrantView,
+    ReportView,
     SharingRequest,
+    UploadView,
 )
 from service.datasets.formats import BY_MEDIA_TYPE, SUMMARY
 from service.datasets.schema import Schema
-from service.datasets.upload import delete_dataset_data, finish_upload, receive
+from service.datasets.upload import delete_dataset_data, finish_upload, read_report, receive
 from service.db import iso, lock, new_id, now_ms
-from service.errors import BudgetNotSet, InvalidRequest, NotFound, UnsupportedMediaType
+from service.errors import (
+    BudgetNotSet,
+    DatasetNotEmpty,
+    InvalidRequest,
+    NameTaken,
+    NotFound,
+    UnsupportedMediaType,
+)
 from service.ledger.accounts import find_account
 from service.ledger.adjust import NO_COSTS, costs_so_far, set_share
 from service.ledger.limits import open_limits
@@ -79,16 +89,25 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
 
 
 @router.post("/datasets", status_code=201, response_model=DatasetView)
-def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
+def declare_dataset(me: Me, once: Once, request: DatasetRequest) -> Any:
     """Declare a dataset by its public facts; its data follows with PUT .../data."""
     me.need("owner")
     dataset_id = new_id("ds")
-    with ctx.db.write() as connection:
+
+    def declare(connection: Connection) -> Any:
         lineage_id = None
         if request.same_people_as is not None:
             lineage_id = owned_dataset(connection, me, request.same_people_as).lineage_id
             if lineage_id is None:
                 raise InvalidRequest("same_people_as must name a dataset that has data.")
+        lock(connection, principals, me.id)  # of two requests with one name, one is first
+        named = (datasets.c.owner_id == me.id) & (datasets.c.name == request.name)
+        taken = select(datasets.c.id).where(named, datasets.c.state != "deleted")
+        if (other := connection.execute(taken).scalar()) is not None:
+            raise NameTaken(
+                f"your dataset {other} is called that; choose another name, or delete that one.",
+                id=other,
+            )
         connection.execute(
             insert(datasets).values(
                 id=dataset_id,
@@ -102,6 +121,8 @@ def declare_dataset(ctx: Ctx, me: Me, request: DatasetRequest) -> Any:
             )
         )
         return whole_view(connection, me, owned_dataset(connection, me, dataset_id))
+
+    return once.answer(declare)
 
 
 @router.get("/datasets", response_model=Page[DatasetSummary])
@@ -122,6 +143,22 @@ def get_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Any:
         return whole_view(connection, me, visible_dataset(connection, me, dataset_id))
 
 
+@router.delete("/datasets/{dataset_id}", status_code=204)
+def delete_dataset(ctx: Ctx, me: Me, dataset_id: str) -> Response:
+    """Delete a dataset that never had data, and its grants. One that had data stays, with its ledger
+    and its audit chain; its rows go with DELETE .../data."""
+    with ctx.db.write() as connection:
+        owned_dataset(connection, me, dataset_id)
+        this = datasets.c.id == dataset_id
+        # the strongest lock: it waits for an upload that is about to tie its data to the dataset
+        row = connection.execute(select(datasets).where(this).with_for_update()).one()
+        if row.state != "empty":
+            raise DatasetNotEmpty(f"it is {row.state}; delete its rows with DELETE .../data.")
+        connection.execute(delete(grants).where(grants.c.dataset_id == dataset_id))
+        connection.execute(delete(datasets).where(this))
+    return Response(status_code=204)
+
+
 @router.put("/datasets/{dataset_id}/sharing", response_model=DatasetView)
 def share(ctx: Ctx, me: Me, dataset_id: str, request: SharingRequest) -> Any:
     """Let analysts see all of the ledger and the audit chain, or only what is their own."""
@@ -138,7 +175,7 @@ def share(ctx: Ctx, me: Me, dataset_id: str, request: SharingRequest) -> Any:
 
 @router.put(
     "/datasets/{dataset_id}/data",
-    response_model=DatasetView,
+    response_model=UploadView,
     responses={507: described("There is no space to store it; send it again when there is.")},
     openapi_extra={
         "requestBody": {
@@ -155,10 +192,27 @@ def share(ctx: Ctx, me: Me, dataset_id: str, request: SharingRequest) -> Any:
     },
 )
 async def upload_data(
-    ctx: Ctx, me: Me, dataset_id: str, request: Request, content_type: Annotated[str, Header()]
+    ctx: Ctx,
+    me: Me,
+    dataset_id: str,
+    request: Request,
+    content_type: Annotated[str, Header()],
+    dry_run: Annotated[
+        bool, Query(description="Read and report, and store nothing: the dataset stays empty.")
+    ] = False,
+    refuse_above: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=1,
+            description="Refuse the file if a larger share of a column's cells is clipped, missing or "
+            "of no category, or a larger share of rows is shortened to l2 or linf.",
+        ),
+    ] = None,
 ) -> Any:
     """The data itself, once, in one of the formats listed. Streamed to disk, encoded in a process of
-    its own under limits, and stored immutable. Errors name row and column, to the owner alone."""
+    its own under limits, and stored immutable. Errors name row and column, and the report says how
+    much was clipped, filled, unknown and constant: to the owner alone."""
     media = content_type.partition(";")[0].strip().lower()
     if media not in BY_MEDIA_TYPE:
         raise UnsupportedMediaType(f"send one of: {', '.join(BY_MEDIA_TYPE)}.")
@@ -169,11 +223,29 @@ async def upload_data(
 
     row = await to_thread.run_sync(begin)
     file = await receive(ctx.settings, row, request.stream())
-    await to_thread.run_sync(
-        partial(finish_upload, ctx.db, ctx.settings, row, file, BY_MEDIA_TYPE[media]),
+    report = await to_thread.run_sync(
+        partial(
+            finish_upload,
+            ctx.db,
+            ctx.settings,
+            row,
+            file,
+            BY_MEDIA_TYPE[media],
+            refuse_above=refuse_above,
+            dry_run=dry_run,
+        ),
         limiter=ctx.ingestions,
     )
-    return await to_thread.run_sync(get_dataset, ctx, me, dataset_id)
+    view = await to_thread.run_sync(get_dataset, ctx, me, dataset_id)
+    return {**view, "report": report}
+
+
+@router.get("/datasets/{dataset_id}/report", response_model=ReportView)
+def get_report(ctx: Ctx, me: Me, dataset_id: str) -> Any:
+    """What ingestion did to the rows, in exact counts; for the owner, as long as they are kept."""
+    with ctx.db.read() as connection:
+        row = owned_dataset(connection, me, dataset_id)
+    return {"dataset": row.id, "report": read_report(ctx.settings, row)}
 
 
 @router.delete("/datasets/{dataset_id}/data", status_code=204)

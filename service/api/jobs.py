@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Query, Response
-from sqlalchemy import or_, select
+from sqlalchemy import Connection, Row, or_, select
 
 from service.api.audit import record_view
 from service.api.auth import Caller, Me, Who, usable_dataset, visible_job
 from service.api.conditional import etag, matches
 from service.api.context import Ctx
+from service.api.once import Once
 from service.api.pages import After, Limit, Page, newest_first
 from service.api.released import resolved
 from service.api.schemas.audit import RecordView
@@ -24,7 +25,7 @@ from service.api.schemas.jobs import (
     ModelView,
     ReleasesView,
 )
-from service.errors import JobNotFinished, NotFound, Unauthenticated
+from service.errors import JobNotFinished, JobWithoutModel, NotFound, Problem, Unauthenticated
 from service.jobs.admit import Submission, group_view
 from service.jobs.cancel import cancel
 from service.jobs.planned import Authorise
@@ -237,13 +238,16 @@ async def get_job(
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobView)
-def cancel_job(ctx: Ctx, me: Me, job_id: str) -> Any:
+def cancel_job(me: Me, once: Once, job_id: str) -> Any:
     """Free of charge before the data was opened; after it the full price stays."""
-    with ctx.db.write() as connection:
+
+    def cancelled(connection: Connection) -> Any:
         visible_job(connection, me, job_id)
         me.need("owner", "analyst", "admin")
         cancel(connection, job_id)
         return job_view(visible_job(connection, me, job_id))
+
+    return once.answer(cancelled)
 
 
 @router.get("/jobs/{job_id}/plan")
@@ -269,7 +273,7 @@ def get_model(ctx: Ctx, me: Me, job_id: str) -> Any:
         job = visible_job(connection, me, job_id)
         card = connection.execute(select(models.c.card).where(models.c.job_id == job_id)).scalar()
     if card is None:
-        raise JobNotFinished(f"it is {job.state}; its model can be fetched once it has succeeded.")
+        raise _nothing_published(job, "model")
     return json.loads(card)
 
 
@@ -281,5 +285,12 @@ def get_record(ctx: Ctx, me: Me, job_id: str) -> Any:
             select(audit_records).where(audit_records.c.job_id == job_id)
         ).first()
     if row is None:
-        raise JobNotFinished(f"it is {job.state}; its record can be fetched once it has succeeded.")
+        raise _nothing_published(job, "record")
     return record_view(row)
+
+
+def _nothing_published(job: Row[Any], what: str) -> Problem:
+    if job.state in ENDED:
+        ended = {"cancelled": "it was cancelled", "failed": "it failed"}.get(job.state, job.state)
+        return JobWithoutModel(f"{ended}, so it has no {what} and gets none; submit another job.")
+    return JobNotFinished(f"it is {job.state}; its {what} can be fetched once it has succeeded.")

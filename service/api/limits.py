@@ -1,6 +1,6 @@
 """Around every request: an id that comes back in a header, and a bound on the body, counted as it
-arrives, so that nothing larger is ever held. Around every answer: what belongs to one caller is kept
-by nobody in between, and is what its type says."""
+arrives and once it is inflated, so that nothing larger is ever held. Around every answer: what belongs
+to one caller is kept by nobody in between, and is what its type says."""
 
 import contextlib
 import re
@@ -8,8 +8,9 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from service.api.inflate import Inflated
 from service.api.problems import problem_response
-from service.errors import BodyTooLarge, NotFound
+from service.errors import BodyTooLarge, NotFound, Problem, UnsupportedMediaType
 
 PRIVATE = (
     (b"x-content-type-options", b"nosniff"),
@@ -41,22 +42,31 @@ class Limits:
         limit = self._upload_bytes if upload else self._body_bytes
         given = dict(scope["headers"]).get(b"x-request-id", b"")[:64]
         request_id = given if given.isalnum() else secrets.token_hex(8).encode()
+        encoding = dict(scope["headers"]).get(b"content-encoding", b"identity").strip().lower()
+        if encoding not in (b"identity", b"gzip"):
+            unknown = UnsupportedMediaType("Content-Encoding is gzip, or is left out.")
+            await problem_response(unknown, scope["path"])(scope, receive, send)
+            return
+        take = Inflated(receive) if encoding == b"gzip" else receive
         received = 0
-        too_large: BodyTooLarge | None = None
+        refusal: Problem | None = None
 
         async def counted() -> Message:
-            nonlocal received, too_large
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limit:
-                too_large = BodyTooLarge(
-                    f"at most {limit} bytes are accepted here; send less.", limit=limit
-                )
-                raise too_large
+            nonlocal received, refusal
+            try:
+                message = await take()
+                received += len(message.get("body", b""))
+                if received > limit:
+                    raise BodyTooLarge(
+                        f"at most {limit} bytes are accepted here; send less.", limit=limit
+                    )
+            except Problem as problem:
+                refusal = problem
+                raise
             return message
 
         async def labelled(message: Message) -> None:
-            if too_large is not None:
+            if refusal is not None:
                 return  # whatever the application makes of a body cut short, ours is the answer
             if message["type"] == "http.response.start":
                 message["headers"] = [
@@ -66,10 +76,10 @@ class Limits:
                 ]
             await send(message)
 
-        with contextlib.suppress(BodyTooLarge):
+        with contextlib.suppress(Problem):
             await self._app(scope, counted, labelled)
-        if too_large is not None:
-            problem, too_large = too_large, None
+        if refusal is not None:
+            problem, refusal = refusal, None
             await problem_response(problem, scope["path"])(scope, receive, labelled)
 
 

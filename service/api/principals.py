@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from service.api.auth import Caller, Me, create_key, create_principal
 from service.api.context import Ctx
 from service.api.credentials import is_valid
+from service.api.once import Once
 from service.api.pages import After, Limit, Page, newest_first
 from service.api.schemas.principals import (
     KeyRequest,
@@ -23,7 +24,7 @@ from service.api.schemas.principals import (
     PrincipalView,
 )
 from service.db import iso, lock, now_ms
-from service.errors import Forbidden, InvalidRequest, LastWayIn, NotFound, Unauthenticated
+from service.errors import Forbidden, LastWayIn, NameTaken, NotFound, Unauthenticated
 from service.tables import api_keys, principals
 
 router = APIRouter(tags=["principals"])
@@ -54,17 +55,18 @@ def who_am_i(ctx: Ctx, me: Me) -> Any:
 
 
 @router.post("/principals", status_code=201, response_model=PrincipalView)
-def add_principal(ctx: Ctx, me: Me, request: PrincipalRequest) -> Any:
+def add_principal(me: Me, once: Once, request: PrincipalRequest) -> Any:
     me.need("admin")
+
+    def add(connection: Connection) -> Any:
+        principal_id = create_principal(connection, request.name, request.role)
+        found = select(principals).where(principals.c.id == principal_id)
+        return _principal_view(connection.execute(found).one())
+
     try:
-        with ctx.db.write() as connection:
-            principal_id = create_principal(connection, request.name, request.role)
-            row = connection.execute(
-                select(principals).where(principals.c.id == principal_id)
-            ).one()
+        return once.answer(add)
     except IntegrityError:
-        raise InvalidRequest("somebody has this name already; choose another.") from None
-    return _principal_view(row)
+        raise NameTaken("somebody has this name already; choose another.") from None
 
 
 @router.get("/principals", response_model=Page[PrincipalView])
@@ -80,16 +82,19 @@ def list_principals(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After =
 
 
 @router.post("/keys", status_code=201, response_model=NewKeyView)
-def add_key(ctx: Ctx, me: Me, request: KeyRequest) -> Any:
+def add_key(me: Me, once: Once, request: KeyRequest) -> Any:
     """A key for yourself; for others, as an administrator. The secret is shown once."""
     principal_id = request.principal or me.id
     outlives = principal_id != me.id if request.outlives is None else request.outlives
     if outlives or principal_id != me.id:
         me.need("admin")
-    with ctx.db.write() as connection:
+
+    def add(connection: Connection) -> Any:
         _known(connection, principal_id)
         latest_ms = None if outlives else me.expires_ms
         return _new_key(connection, me, principal_id, request.expires_days, latest_ms, outlives)
+
+    return once.answer(add)
 
 
 @router.get("/keys", response_model=Page[KeyView])
@@ -103,11 +108,12 @@ def list_keys(ctx: Ctx, me: Me, limit: Limit = 20, starting_after: After = None)
 
 
 @router.post("/keys/{key_id}/rotate", status_code=201, response_model=NewKeyView)
-def rotate_key(ctx: Ctx, me: Me, key_id: str, request: KeyRequest | None = None) -> Any:
+def rotate_key(me: Me, once: Once, key_id: str, request: KeyRequest | None = None) -> Any:
     """A new key for the same principal; the old one, and keys minted by it, stop working in the same
     moment. A key that rotates itself leaves its place to the new one."""
     expires_days = None if request is None else request.expires_days
-    with ctx.db.write() as connection:
+
+    def rotate(connection: Connection) -> Any:
         mine = connection.execute(select(api_keys).where(api_keys.c.id == me.key)).one()
         row = _one(_end(connection, me, api_keys.c.id == key_id))
         if row.id == me.key:
@@ -121,6 +127,8 @@ def rotate_key(ctx: Ctx, me: Me, key_id: str, request: KeyRequest | None = None)
             connection, row.principal_id, expires_days, latest_ms, minted_by, outlives
         )
         return _made(connection, *made)
+
+    return once.answer(rotate)
 
 
 @router.delete("/keys/{key_id}", status_code=204)

@@ -1,15 +1,15 @@
 """Every failure leaves as application/problem+json, with nothing in it but public facts."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DataError, DBAPIError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, NoResultFound, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
@@ -30,7 +30,7 @@ MEDIA_TYPE = "application/problem+json"
 LATER = {"Retry-After": "1"}
 NO_ANSWER = (
     "the database does not answer in time. A change that was asked for may have been made or not: "
-    "look, or send the request again, a job with the same Idempotency-Key."
+    "look, or send the request again; with the same Idempotency-Key it is done once."
 )
 
 
@@ -74,7 +74,24 @@ def _allowed(request: Request) -> str:
     not describe, the dashboard, is read only."""
     described = request.app.openapi()["paths"].items()
     here = (methods for path, methods in described if compile_path(path)[0].match(request.url.path))
-    return ", ".join(sorted({method.upper() for methods in here for method in methods})) or "GET"
+    named = {method.upper() for methods in here for method in methods} or {"GET"}
+    return ", ".join(sorted(named | {"OPTIONS"} | ({"HEAD"} if "GET" in named else set())))
+
+
+def in_words(errors: Sequence[Mapping[str, Any]]) -> str:
+    """What to do: every field that is missing, then what is wrong with those that are there."""
+    missing, wrong = [], []
+    for error in errors:
+        where = ".".join(map(str, error["loc"]))
+        if error["type"] == "missing":
+            missing.append(where)
+        elif error["type"] == "union_tag_not_found":  # `kind`, which tells several apart
+            missing.append(f"{where}.{error['ctx']['discriminator'].strip(chr(39))}")
+        else:
+            wrong.append(f"{where}: {error['msg']}")
+    parts = [f"give {', '.join(missing)}"] if missing else []
+    more = [f"and {len(wrong) - 3} more"] if len(wrong) > 3 else []
+    return "; ".join([*parts, *([f"look at {'; '.join(wrong[:3])}"] if wrong else []), *more]) + "."
 
 
 def install(app: FastAPI) -> None:
@@ -97,12 +114,14 @@ def install(app: FastAPI) -> None:
             return problem_response(
                 MalformedRequest("the body is not JSON; send a JSON object."), request.url.path
             )
-        fields = ", ".join(".".join(map(str, e["loc"])) for e in errors[:3])
-        problem = InvalidRequest(f"look at {fields}: {errors[0]['msg']}.", errors=errors[:20])
+        problem = InvalidRequest(in_words(error.errors()), errors=errors[:20])
         return problem_response(problem, request.url.path)
 
     @app.exception_handler(HTTPException)
-    async def plain(request: Request, error: HTTPException) -> JSONResponse:
+    async def plain(request: Request, error: HTTPException) -> Response:
+        allowed = {"Allow": _allowed(request)} if error.status_code == 405 else None
+        if request.method == "OPTIONS" and allowed:
+            return Response(status_code=204, headers=allowed)
         by_status: dict[int, Problem] = {
             400: MalformedRequest("the body could not be read; send it again, as JSON."),
             404: NotFound(
@@ -114,8 +133,12 @@ def install(app: FastAPI) -> None:
             error.status_code,
             InternalError("an administrator finds the cause in the service's log."),
         )
-        headers = {"Allow": _allowed(request)} if error.status_code == 405 else None
-        return problem_response(problem, request.url.path, headers)
+        return problem_response(problem, request.url.path, allowed)
+
+    @app.exception_handler(NoResultFound)
+    async def deleted(request: Request, error: NoResultFound) -> JSONResponse:
+        """It was there when the caller's right to it was looked up, and is no longer."""
+        return problem_response(NotFound("it has just been deleted."), request.url.path)
 
     @app.exception_handler(DataError)
     async def unstorable(request: Request, error: DataError) -> JSONResponse:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 from service.api.auth import Me, usable_dataset
 from service.api.context import Ctx
 from service.api.released import resolved
+from service.api.schemas.common import SpecRequest
 from service.api.schemas.quotes import (
     BatchRequest,
     BatchView,
@@ -23,12 +24,12 @@ router = APIRouter(tags=["quotes"])
 
 
 @router.post("/quotes", response_model=QuoteView)
-async def quote(ctx: Ctx, me: Me, request: JobSpec) -> Any:
+async def quote(ctx: Ctx, me: Me, request: SpecRequest) -> Any:
     """The Plan and its price; the largest epsilon that fits, and how many jobs like this one."""
 
     def authorised(connection: Connection) -> JobSpec:
         usable_dataset(connection, me, request.dataset)
-        return resolved(connection, me, request)
+        return resolved(connection, me, request.spec())
 
     def answer() -> dict[str, Any]:
         return quotes.quote(ctx.db, ctx.settings, principal_id=me.id, authorised=authorised)
@@ -37,13 +38,13 @@ async def quote(ctx: Ctx, me: Me, request: JobSpec) -> Any:
 
 
 @router.post("/quotes/comparison", response_model=ComparisonView)
-async def compare_algorithms(ctx: Ctx, me: Me, request: JobSpec) -> Any:
+async def compare_algorithms(ctx: Ctx, me: Me, request: SpecRequest) -> Any:
     """Every algorithm of the catalog on one spec, whichever it names. An algorithm that does not take
     the spec's parameters declines, so leave them out to see all."""
 
     def authorised(connection: Connection) -> JobSpec:
         usable_dataset(connection, me, request.dataset)
-        return request
+        return request.spec()
 
     def answer() -> dict[str, Any]:
         return quotes.comparison(ctx.db, ctx.settings, principal_id=me.id, authorised=authorised)
@@ -81,7 +82,7 @@ async def quote_jobs(ctx: Ctx, me: Me, request: BatchRequest) -> Any:
     def authorised(connection: Connection) -> list[JobSpec]:
         for dataset in sorted({spec.dataset for spec in request.jobs}):
             usable_dataset(connection, me, dataset)
-        return [resolved(connection, me, spec) for spec in request.jobs]
+        return [resolved(connection, me, spec.spec()) for spec in request.jobs]
 
     def answer() -> dict[str, Any]:
         return quote_batch(ctx.db, ctx.settings, principal_id=me.id, authorised=authorised)

@@ -1,16 +1,20 @@
 """The `epsilond` command: run the service, call its API, check its ledger and its audit chains.
 
-One module per noun. Commands that call a service read EPSILOND_URL and EPSILOND_KEY and print JSON.
+One module per noun. Commands that call a service read EPSILOND_URL and EPSILOND_KEY and print JSON;
+on a terminal, lists are tables unless --json is given.
 Commands import what they run inside their function, so that `epsilond --help` starts at once.
 """
 
 import json
+from typing import Annotated
 
 import typer
 
-from service.cli import budget, datasets, jobs, keys, ledger, principals
+from service import __version__
+from service.cli import budget, common, datasets, jobs, keys, ledger, principals, schema
 from service.cli.audit import chain, public_key, verify
 from service.cli.catalog import algorithms, quote
+from service.cli.failures import explain
 from service.cli.processes import api, health, init, migrate, serve, worker
 from service.client import ApiError
 
@@ -27,14 +31,43 @@ for noun, module in (
     ("jobs", jobs),
     ("principals", principals),
     ("keys", keys),
+    ("schema", schema),
 ):
     app.add_typer(module.commands, name=noun)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"epsilond {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    url: Annotated[
+        str | None, typer.Option(envvar="EPSILOND_URL", help="Where the service is.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON on a terminal too, where lists are tables.")
+    ] = False,
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Fit models on data you may not see, within a privacy budget nobody can overspend."""
+    common.options.url = url or common.URL
+    common.options.as_json = as_json
+
+
 def main() -> None:
-    """The console script. A refusal by the service is printed as it came, with exit code 1."""
+    """The console script. A refusal by the service is printed as it came, with exit code 1; for what
+    goes wrong otherwise there is a line that says what to do."""
     try:
         app()
     except ApiError as error:
         typer.echo(json.dumps(error.problem, indent=2), err=True)
         raise SystemExit(1) from None
+    except Exception as error:
+        fault = explain(error)
+        if fault is None:
+            raise
+        typer.echo(fault.words, err=True)
+        raise SystemExit(fault.code) from None

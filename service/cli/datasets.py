@@ -1,19 +1,21 @@
 """`epsilond datasets`: declare and upload, grant and revoke, delete."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from service.cli.common import connect, read_json, show
-from service.datasets.formats import SUFFIXES
+from service.cli.failures import Fault
+from service.client import Client
+from service.datasets.formats import SUFFIXES, guess
 
 commands = typer.Typer(no_args_is_help=True, help="Declare, upload, grant, delete.")
 
 
 @commands.command("list")
 def datasets_list() -> None:
-    show(connect().datasets())
+    show(connect().datasets(), "id", "name", "state", "rows", "columns", "created_at")
 
 
 @commands.command("show")
@@ -27,11 +29,60 @@ def datasets_upload(
     schema: Annotated[Path, typer.Argument(help="The schema, a JSON file.")],
     file: Annotated[Path, typer.Argument(help=f"The data, {SUFFIXES}.")],
     same_people_as: Annotated[str | None, typer.Option()] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and report; store nothing.")
+    ] = False,
+    refuse_above: Annotated[
+        float | None,
+        typer.Option(help="Refuse if more than this share of a column is clipped or unknown."),
+    ] = None,
 ) -> None:
-    """Declare a dataset and upload its data."""
-    client = connect()
-    declared = client.declare_dataset(name, read_json(schema), same_people_as)
-    show(client.upload(declared["id"], file))
+    """Check schema and file, declare a dataset and upload its data; what was clipped, filled and
+    unknown is reported. An upload that broke off is taken up again."""
+    from service.datasets.schema import DeclaredSchema  # noqa: PLC0415
+
+    facts = read_json(schema)  # all that can be checked here, before anything is declared
+    DeclaredSchema.model_validate(facts)
+    guess(file)
+    with file.open("rb"):
+        client = connect()
+    begun = _begun(client, name, facts)
+    dataset = begun or client.declare_dataset(name, facts, same_people_as)["id"]
+    try:
+        show(client.upload(dataset, file, dry_run=dry_run, refuse_above=refuse_above))
+    finally:
+        if dry_run and begun is None:
+            client.delete_dataset(dataset)
+
+
+def _begun(client: Client, name: str, facts: Any) -> str | None:
+    """An empty dataset of yours with this name: an earlier upload broke off, and is taken up."""
+    from service.datasets.schema import DeclaredSchema  # noqa: PLC0415
+
+    mine = client.me()["id"]
+    for one in client.datasets():
+        if (one["name"], one["owner"], one["state"]) == (name, mine, "empty"):
+            declared = DeclaredSchema.model_validate(client.dataset(one["id"])["schema"])
+            if declared != DeclaredSchema.model_validate(facts):
+                raise Fault(
+                    f"the empty dataset {one['id']} has this name and another schema; delete it with "
+                    f"epsilond datasets delete {one['id']}, or choose another name.",
+                    1,
+                )
+            return str(one["id"])
+    return None
+
+
+@commands.command("delete")
+def datasets_delete_empty(dataset: str) -> None:
+    """Delete a dataset that never had data."""
+    connect().delete_dataset(dataset)
+
+
+@commands.command("report")
+def datasets_report(dataset: str) -> None:
+    """What ingestion did to the rows of a dataset of yours, in exact counts."""
+    show(connect().report(dataset))
 
 
 @commands.command("delete-data")
@@ -56,7 +107,7 @@ def datasets_share_ledger(
 
 @commands.command("grants")
 def datasets_grants(dataset: str) -> None:
-    show(connect().grants(dataset))
+    show(connect().grants(dataset), "principal", "name", "epsilon_cap", "fraction_committed")
 
 
 @commands.command("revoke")

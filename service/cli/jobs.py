@@ -34,7 +34,7 @@ def jobs_list(
     dataset: Annotated[str | None, typer.Option()] = None,
     state: Annotated[str | None, typer.Option()] = None,
 ) -> None:
-    show(connect().jobs(dataset, state))
+    show(connect().jobs(dataset, state), "id", "dataset", "state", "created_at", "finished_at")
 
 
 @commands.command("show")
@@ -44,7 +44,7 @@ def jobs_show(job: str) -> None:
 
 @commands.command("events")
 def jobs_events(job: str) -> None:
-    show(connect().events(job))
+    show(connect().events(job), "id", "type", "created_at")
 
 
 @commands.command("plan")

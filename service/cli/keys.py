@@ -22,7 +22,7 @@ def keys_add(
 
 @commands.command("list")
 def keys_list() -> None:
-    show(connect().keys())
+    show(connect().keys(), "id", "principal", "prefix", "expires_at", "revoked_at")
 
 
 @commands.command("rotate")

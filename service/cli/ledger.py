@@ -2,7 +2,7 @@
 
 import typer
 
-from service.cli.common import connect, show
+from service.cli.common import connect, open_database, show
 
 commands = typer.Typer(no_args_is_help=True, help="Read and check the ledger.")
 
@@ -10,11 +10,9 @@ commands = typer.Typer(no_args_is_help=True, help="Read and check the ledger.")
 @commands.command("check")
 def ledger_check() -> None:
     """Derive every balance again from the entries (reads the database directly)."""
-    from service.config import Settings  # noqa: PLC0415
-    from service.db import Database  # noqa: PLC0415
     from service.ledger.check import check_ledger  # noqa: PLC0415
 
-    with Database(Settings().url, patience=3600.0).read() as connection:
+    with open_database().read() as connection:
         findings = check_ledger(connection)
     for finding in findings:
         typer.echo(finding, err=True)
@@ -25,4 +23,4 @@ def ledger_check() -> None:
 
 @commands.command("list")
 def ledger_list(dataset: str) -> None:
-    show(connect().ledger(dataset))
+    show(connect().ledger(dataset), "seq", "kind", "units", "epsilon", "job", "created_at")

@@ -14,4 +14,4 @@ def principals_add(name: str, role: str) -> None:
 
 @commands.command("list")
 def principals_list() -> None:
-    show(connect().principals())
+    show(connect().principals(), "id", "name", "role", "created_at")

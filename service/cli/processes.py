@@ -9,6 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from service.cli.common import open_database
+from service.cli.failures import Fault
+
 
 def serve(
     data: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path("data"),
@@ -16,6 +19,7 @@ def serve(
     port: int = 8000,
 ) -> None:
     """The embedded service: API, SQLite and a worker, in one process tree."""
+    _check_port(host, port)
     os.environ["EPSILOND_DATA_DIR"] = str(data.resolve())
     os.environ.setdefault("EPSILOND_ENGINE", "embedded")
     migrate()
@@ -34,16 +38,10 @@ def api(host: str = "127.0.0.1", port: int = 8000) -> None:
     from service.app import create_app  # noqa: PLC0415
     from service.config import Settings  # noqa: PLC0415
 
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            typer.echo(f"{host}:{port} cannot be used ({error.strerror}); try --port.", err=True)
-            raise typer.Exit(1) from None
+    _check_port(host, port)
     _log_to_stderr()
     settings = Settings()
-    settings.keys  # noqa: B018 - a missing or malformed secret fails here, not in the first request
+    _check_identity(settings)  # what is wrong is said here in one line, not in the first request
     application = create_app(settings)
 
     class Server(uvicorn.Server):
@@ -66,21 +64,35 @@ def api(host: str = "127.0.0.1", port: int = 8000) -> None:
 def worker(concurrency: int = 1) -> None:
     """A Celery worker (production)."""
     from service.config import Settings  # noqa: PLC0415
-    from service.db import Database  # noqa: PLC0415
-    from service.identity import WrongIdentityError, check_identity  # noqa: PLC0415
     from workers.celery_app import app as celery  # noqa: PLC0415
 
-    settings = Settings()
-    db = Database(settings.url, pool_size=1)
-    try:
-        check_identity(db, settings)
-    except WrongIdentityError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    finally:
-        db.dispose()  # no connection may cross the fork
+    _check_identity(Settings())
     _log_to_stderr()
     celery.worker_main(["worker", f"--concurrency={concurrency}", "--loglevel=INFO"])
+
+
+def _check_port(host: str, port: int) -> None:
+    """Before anything is made: nobody wants a data folder of a service that cannot start."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OverflowError:
+            raise Fault(f"--port {port}: a port is a number from 0 to 65535.") from None
+        except OSError as error:
+            words = f"{host}:{port} cannot be used ({error.strerror}); try --port."
+            raise Fault(words, 1) from None
+
+
+def _check_identity(settings: Any) -> None:
+    from service.db import Database  # noqa: PLC0415
+    from service.identity import check_identity  # noqa: PLC0415
+
+    db = Database(settings.url, pool_size=1, patience=settings.database_seconds)
+    try:
+        check_identity(db, settings)
+    finally:
+        db.dispose()  # no connection may cross a worker's fork
 
 
 def health() -> None:
@@ -120,12 +132,18 @@ def migrate() -> None:
 
 def init(name: Annotated[str, typer.Option(help="Of the administrator.")] = "admin") -> None:
     """Create an administrator and print its key: how the first key comes to be."""
-    from service.api.auth import create_key, create_principal  # noqa: PLC0415
-    from service.config import Settings  # noqa: PLC0415
-    from service.db import Database  # noqa: PLC0415
+    from sqlalchemy.exc import IntegrityError  # noqa: PLC0415
 
-    with Database(Settings().url).write() as connection:
-        _, key = create_key(connection, create_principal(connection, name, "admin"))
+    from service.api.auth import create_key, create_principal  # noqa: PLC0415
+
+    try:
+        with open_database().write() as connection:
+            _, key = create_key(connection, create_principal(connection, name, "admin"))
+    except IntegrityError:
+        raise Fault(
+            f"there is a principal named {name!r}: choose another --name, or ask them for a key.",
+            1,
+        ) from None
     typer.echo(key)
 
 

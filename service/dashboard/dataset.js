@@ -39,6 +39,9 @@ export async function datasetPage(context) {
   } = context;
   const dataset = await get(`/datasets/${id}`);
   const mine = dataset.owner === me.id;
+  // null: of data that came before there were reports
+  const known = mine && dataset.state === "ready" && get(`/datasets/${id}/report`);
+  const report = (await Promise.resolve(known).catch(() => null)) || null;
   const parts = Object.fromEntries(PARTS.map((name) => [name, h("div", { class: "part" })]));
   const names = new Map([[me.id, "you"]]);
   const nameOf = (principal) => names.get(principal) || `${principal.slice(0, 10)}…`;
@@ -93,6 +96,7 @@ export async function datasetPage(context) {
     parts.costs,
     parts.ledger,
     parts.owner,
+    report && card("What became of the rows", reportTable(report.report)),
     card("Schema", schemaTable(dataset.schema)),
   );
   const soon = later(() => context.here() && refresh().catch(() => {}), 300);
@@ -101,6 +105,29 @@ export async function datasetPage(context) {
     if (own || event.event === "reset") soon();
   });
   await refresh();
+}
+
+// Exact counts, which the service tells to the owner alone.
+function reportTable({ rows, rows_clipped: shortened, columns }) {
+  const fits = "Nothing was clipped, filled or unknown, and no column is constant.";
+  const long = shortened > 0 && `${num(shortened)} of ${plural(rows, "row")} shortened to l2 or linf.`;
+  return [
+    h("p", { class: "help" }, "Only you see this: these are exact counts. ", !columns.length && fits),
+    long && h("p", { class: "note warn" }, long),
+    columns.length > 0 &&
+      table(
+        `What ingestion changed in ${plural(rows, "row")}`,
+        ["Column", "Clipped", "Filled", "No category", "Constant"],
+        columns.map((c) => [
+          c.name,
+          num(c.clipped),
+          num(c.filled),
+          num(c.other),
+          c.constant ? "yes" : "no",
+        ]),
+        { numbers: [1, 2, 3] },
+      ),
+  ];
 }
 
 function newJobLink(dataset, me) {

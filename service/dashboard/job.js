@@ -40,7 +40,11 @@ export async function jobPage(context) {
   const status = h("div");
   const result = h("div", { class: "part" });
 
-  const drawStatus = () => replace(status, statusCard(job, context.me, refresh));
+  const about = h("div");
+  const drawStatus = () => {
+    replace(about, jobFacts(job, plan, dataset)); // it says when the job finished
+    replace(status, statusCard(job, context.me, refresh));
+  };
   const drawResult = async () =>
     replace(result, await resultCards(job, plan, described, context.me));
   async function refresh() {
@@ -56,7 +60,7 @@ export async function jobPage(context) {
   replace(
     root,
     page("Job", code(id, 40)),
-    jobFacts(job, plan, dataset),
+    about,
     status,
     result,
     planCard(job, plan, described, paper),

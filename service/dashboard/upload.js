@@ -167,7 +167,11 @@ export async function uploadPage(context) {
   const send = async () => {
     const request = { name: name.value, schema: schema.read() };
     const text = JSON.stringify(request);
-    if (declared?.text !== text) declared = { text, id: (await post("/datasets", request)).id };
+    if (declared && declared.text !== text) {
+      await api("DELETE", `/datasets/${declared.id}`); // still empty, and its name is needed again
+      declared = null;
+    }
+    declared ??= { text, id: (await post("/datasets", request)).id };
     await sendData(declared.id, file.input.files[0]);
     await put(`/datasets/${declared.id}/budget`, budget.read());
     location.hash = `#/datasets/${declared.id}`;

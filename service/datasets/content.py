@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.datasets import encode
+from service.datasets.cells import BOOLEANS, as_digit, parse_number, texts
 from service.datasets.read import Block
 
 
@@ -15,56 +15,83 @@ class ContentMac:
 
     It serves to notice that data is uploaded again, which must not mint a second budget. So it
     covers all columns of the file, ignored ones and the label too, and must not change with the
-    order or the names of columns, the order of rows, quoting, the spelling of a number, the file
-    format or the schema:
+    order or the names of columns, the order of rows, quoting, the spelling of a number or a boolean,
+    the file format or the schema:
 
         cell   a 64-bit word: the float64 of a cell that spells a number (one zero, one NaN, which
-               also stands for missing), else 64 bits of keyed BLAKE2b of its stripped text
+               also stands for missing; 1 for true, 0 for false), else 64 bits of keyed BLAKE2b of
+               its stripped text
         row    keyed BLAKE2b-256 of its words in ascending order
         file   keyed BLAKE2b-256 of the sum of the rows' hashes mod 2^256 and the number of rows
 
     The sum makes a multiset hash (MSet-Add-Hash, Clarke et al. 2003): unlike xor it counts
     repeated rows. Rows that share their words (permuted cells, integers beyond 2^53) err on the
-    safe side: equal MACs share a budget, they never create one. Without the key the MAC tells
-    nothing of the data.
+    safe side: equal MACs share a budget, they never create one. Cells that a schema takes for the same
+    (cells.py) have the same word, so that files that are encoded alike are recognised as one. Without
+    the key the MAC tells nothing of the data.
+
+    Earlier versions took booleans for the texts "True" and "False", and nothing else differs: of a
+    file without booleans the MAC is what it was. `earlier()` is the MAC as they made it, so that what
+    they stored is still recognised.
     """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._sum = self._rows = 0
+        self._sum = self._earlier = self._rows = 0
 
     def add(self, block: Block) -> None:
-        words = np.stack([self._words(values) for values in block.values()], axis=1)
+        columns = list(block.values())
+        added = self._sum_of([self._words(values) for values in columns])
+        self._rows += len(columns[0])
+        self._sum = (self._sum + added) % (1 << 256)
+        if any(map(_has_booleans, columns)):
+            added = self._sum_of([self._words(values, earlier=True) for values in columns])
+        self._earlier = (self._earlier + added) % (1 << 256)
+
+    def hexdigest(self) -> str:
+        return self._digest(self._sum)
+
+    def earlier(self) -> str:
+        return self._digest(self._earlier)
+
+    def _digest(self, total: int) -> str:
+        content = total.to_bytes(32, "little") + self._rows.to_bytes(8, "little")
+        return hashlib.blake2b(content, digest_size=32, key=self._key, person=b"file").hexdigest()
+
+    def _sum_of(self, columns: list[NDArray[np.uint64]]) -> int:
+        words = np.stack(columns, axis=1)
         words.sort(axis=1)
         n, width = len(words), 8 * words.shape[1]
         rows, key = memoryview(words.astype("<u8").tobytes()), self._key
-        self._rows += n
+        total = 0
         for start in range(0, n * width, width):
             row = hashlib.blake2b(
                 rows[start : start + width], digest_size=32, key=key, person=b"row"
             )
-            self._sum += int.from_bytes(row.digest(), "little")
-        self._sum %= 1 << 256
+            total += int.from_bytes(row.digest(), "little")
+        return total
 
-    def hexdigest(self) -> str:
-        content = self._sum.to_bytes(32, "little") + self._rows.to_bytes(8, "little")
-        return hashlib.blake2b(content, digest_size=32, key=self._key, person=b"file").hexdigest()
-
-    def _words(self, values: NDArray[Any]) -> NDArray[np.uint64]:
-        if values.dtype.kind in "iuf":
+    def _words(self, values: NDArray[Any], *, earlier: bool = False) -> NDArray[np.uint64]:
+        if values.dtype.kind in "iuf" or (values.dtype.kind == "b" and not earlier):
             numbers = values.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
             numbers[np.isnan(numbers)] = np.nan
             return numbers.view(np.uint64)
-        cells = (
-            list(map(repr, values.tolist())) if values.dtype.kind == "b" else encode.texts(values)
-        )
-        table = {cell: self._word(cell) for cell in set(cells)}
+        cells = list(map(repr, values.tolist())) if values.dtype.kind == "b" else texts(values)
+        table = {cell: self._word(cell if earlier else as_digit(cell)) for cell in set(cells)}
         return np.fromiter(map(table.__getitem__, cells), np.uint64, len(cells))
 
     def _word(self, cell: str) -> int:
-        number = encode.parse_number(cell)
+        number = parse_number(cell)
         if number is not None:
             return int(self._words(np.array([number]))[0])
         text = cell.strip().encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(text, digest_size=8, key=self._key, person=b"text")
         return int.from_bytes(digest.digest(), "little")
+
+
+def _has_booleans(values: NDArray[Any]) -> bool:
+    if values.dtype.kind in "iuf":
+        return False
+    return values.dtype.kind == "b" or not BOOLEANS.keys().isdisjoint(
+        {cell.strip().lower() for cell in set(texts(values))}
+    )

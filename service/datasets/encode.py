@@ -5,7 +5,7 @@ and an analyst's client encodes new rows for prediction with the very code that 
 
 Raw columns are arrays of numbers, of strings, or of Python objects (str, int, float, bool, None).
 A missing cell is one of the words in MISSING, None, or NaN; a word that the owner declared as a
-category or label value is that value and not missing.
+category or label value is that value and not missing. What cells are compared by: cells.py.
 
 Fixed point. With step = linf/4095 an encoded entry x is stored as the integer trunc(x/step).
 13 bits with the sign leave headroom to sum the products with a quantised derivative in int32.
@@ -19,12 +19,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic_core import from_json
 
+from service.datasets.cells import (
+    KEYS,
+    MISSING,
+    CompareBy,
+    Floats,
+    as_digit,
+    canonical_text,
+    parse_number,
+    parse_numbers,
+    shown,
+    texts,
+)
+from service.datasets.report import Seen, Tally
 from service.datasets.schema import (
     OTHER,
     BinaryLabel,
     CategoricalColumn,
+    Label,
     NumericColumn,
     NumericLabel,
     Schema,
@@ -33,9 +46,7 @@ from service.datasets.schema import (
 )
 
 LINF_UNITS = 4095
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 
-Floats = NDArray[np.float64]
 _NEEDS_FILL = "the cell is missing; declare `fill` for this column to accept missing cells"
 _NO_LABEL = "the label is missing"
 _ABSENT = -1  # the code of a missing cell; all codes of values are >= 0
@@ -49,84 +60,22 @@ class EncodeError(ValueError):
         self.row, self.column, self.reason = row, column, reason
 
 
-# --- cells ---------------------------------------------------------------------------------------
-
-
-def canonical_text(cell: object) -> str:
-    """The text by which a cell is compared: stripped strings, "3" for 3.0, repr of other floats."""
-    if isinstance(cell, str):
-        return cell.strip()
-    if isinstance(cell, np.generic):
-        cell = cell.item()
-    if cell is None or cell != cell:  # noqa: PLR0124  # NaN is the value that differs from itself
-        return ""
-    if isinstance(cell, float):
-        return str(int(cell)) if abs(cell) < 1e16 and cell.is_integer() else repr(cell)
-    if isinstance(cell, (bool, int)):
-        return repr(cell)
-    raise TypeError(f"cells are strings or numbers, not {type(cell).__name__}")
-
-
-def parse_number(cell: str) -> float | None:
-    """The number a cell spells; NaN where it is missing, None where it spells no number."""
-    if cell.strip().lower() in MISSING:
-        return math.nan
-    try:
-        return None if "_" in cell else float(cell)  # float("1_0") is 10, which no CSV means
-    except ValueError:
-        return None
-
-
-def parse_numbers(cells: Sequence[str]) -> Floats | None:
-    """parse_number of every cell, or None if one of them spells no number."""
-    numbers = _parse_plain(cells)
-    if numbers is not None:
-        return numbers
-    try:
-        spelled = ("nan" if c.strip().lower() in MISSING else c for c in cells)
-        numbers = np.fromiter(map(float, spelled), np.float64, len(cells))
-    except ValueError:
-        return None
-    return None if "_" in "".join(cells) else numbers
-
-
-def _parse_plain(cells: Sequence[str]) -> Floats | None:
-    """The numbers, if every cell is one in JSON's grammar: the common case, three times faster.
-
-    A JSON parser must not see anything else, or `true` and `"7"` would be numbers: what is left of
-    the text without the characters of numbers has to be the commas between the cells.
-    """
-    text = ",".join(cells).encode("utf-8", "surrogatepass")
-    if text.translate(None, b"0123456789+-.eE") != b"," * (len(cells) - 1):
-        return None
-    try:
-        return np.fromiter(from_json(b"[%b]" % text), np.float64, len(cells))
-    except (ValueError, OverflowError):  # "+1", ".5", "007", or an integer beyond float64
-        return None
-
-
-def texts(values: NDArray[Any]) -> list[str]:
-    """A column of strings or objects as a list of strings, not necessarily stripped."""
-    return [c if type(c) is str else canonical_text(c) for c in values.tolist()]
-
-
-def shown(cell: str) -> str:
-    """As much of a cell as an error message may carry."""
-    return repr(cell)[:40]
+# --- columns -------------------------------------------------------------------------------------
 
 
 def _numbers(
-    name: str, values: NDArray[Any], fill: float | None, refusal: str = _NEEDS_FILL
+    name: str, values: NDArray[Any], fill: float | None, seen: Seen, refusal: str = _NEEDS_FILL
 ) -> Floats:
     """A numeric column as finite float64, missing cells filled or refused."""
     if values.dtype.kind in "biuf":
         numbers = values.astype(np.float64)
     else:
-        # True is 1 here as in a boolean array; the text "True" is no number
-        cells = [str(int(c)) if isinstance(c, bool) else canonical_text(c) for c in values.tolist()]
+        cells = texts(values)
         parsed = parse_numbers(cells)
+        if parsed is None:  # True is 1 here as in a boolean array, and so is the text "true"
+            parsed = parse_numbers(list(map(as_digit, cells)))
         if parsed is None:
-            row = next(i for i, c in enumerate(cells) if parse_number(c) is None)
+            row = next(i for i, c in enumerate(cells) if parse_number(as_digit(c)) is None)
             raise EncodeError(row, name, f"not a number: {shown(cells[row])}")
         numbers = parsed
     if not np.isfinite(numbers).all():
@@ -136,17 +85,22 @@ def _numbers(
         if fill is None:
             raise EncodeError(int(missing.argmax()), name, refusal)
         numbers[missing] = fill
+        seen.filled += int(missing.sum())
     return numbers
 
 
-def _codes(values: NDArray[Any], code: Callable[[str], int]) -> NDArray[np.int64]:
-    """code(canonical text) of every cell, computed once per distinct cell."""
+def _codes(
+    values: NDArray[Any], compare_by: CompareBy, code: Callable[[str], int]
+) -> NDArray[np.int64]:
+    """code(what it is compared by) of every cell, computed once per distinct cell."""
+    key = KEYS[compare_by]
     if values.dtype.kind in "biuf":
         distinct, inverse = np.unique(values, return_inverse=True)
-        table = np.array([code(canonical_text(v)) for v in distinct], dtype=np.int64)
+        table = np.array([code(key(v)) for v in distinct], dtype=np.int64)
         return table[inverse]
-    cells = texts(values)
-    codes = {cell: code(cell.strip()) for cell in set(cells)}
+    # by spelling True is not 1, but a dictionary takes them for one
+    cells = texts(values) if compare_by == "spelling" else values.tolist()
+    codes = {cell: code(key(cell)) for cell in set(cells)}
     return np.fromiter(map(codes.__getitem__, cells), np.int64, len(cells))
 
 
@@ -159,8 +113,11 @@ def _column(columns: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
 # --- features and labels -------------------------------------------------------------------------
 
 
-def encode_features(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> Floats:
+def encode_features(
+    schema: Schema, columns: Mapping[str, NDArray[Any]], tally: Tally | None = None
+) -> Floats:
     """X [n, d]: the intercept, then the columns in declared order; see Schema.feature_names."""
+    tally = tally or Tally()
     raw = [_column(columns, column.name) for column in schema.encoded]
     n = len(raw[0])
     X = np.zeros((n, schema.width))
@@ -169,27 +126,34 @@ def encode_features(schema: Schema, columns: Mapping[str, NDArray[Any]]) -> Floa
     for column, values in zip(schema.encoded, raw, strict=True):
         if len(values) != n:
             raise EncodeError(None, column.name, "the columns differ in length")
+        seen = tally.columns[column.name]
         if isinstance(column, CategoricalColumn):
-            X[np.arange(n), j + _category_codes(column, values)] = 1.0
+            X[np.arange(n), j + _category_codes(column, values, schema.compare_by, seen)] = 1.0
             j += len(column.categories) + 1
         else:
-            X[:, j] = _scaled(column, values)
+            X[:, j] = _scaled(column, values, seen)
             j += 1
-    return _clip_rows(schema, X) if schema.storage == "fixed" else X
+    return _clip_rows(schema, X, tally) if schema.storage == "fixed" else X
 
 
-def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
+def encode_label(schema: Schema, values: NDArray[Any], tally: Tally | None = None) -> Floats:
     """y [n]: +1/-1, the class's position, the declared interval mapped to [-1, 1], or value/scale.
 
     A missing label is refused.
     """
-    label = schema.label
-    values = np.asarray(values)
+    label, seen = schema.label, (tally or Tally()).columns[schema.label.name]
+    y = _label(schema, label, np.asarray(values), seen)
+    seen.values(y)
+    return y
+
+
+def _label(schema: Schema, label: Label, values: NDArray[Any], seen: Seen) -> Floats:
     if isinstance(label, NumericLabel):
-        v = _numbers(label.name, values, None, _NO_LABEL).clip(label.lower, label.upper)
+        v = _numbers(label.name, values, None, seen, _NO_LABEL)
+        v = _clipped(v, label.lower, label.upper, seen)
         return (2.0 * ((v - label.lower) / (label.upper - label.lower)) - 1.0).clip(-1.0, 1.0)
     if isinstance(label, UnboundedLabel):
-        return _divided(label, _numbers(label.name, values, None, _NO_LABEL))
+        return _divided(label, _numbers(label.name, values, None, seen, _NO_LABEL))
     if binary := isinstance(label, BinaryLabel):
         known, refusal = (
             {label.negative: 0, label.positive: 1},
@@ -197,7 +161,9 @@ def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
         )
     else:
         known, refusal = {value: i for i, value in enumerate(label.classes)}, "none of the classes"
-    codes = _codes(values, lambda cell: known.get(cell, _ABSENT))
+    key = KEYS[schema.compare_by]
+    keyed = {key(value): code for value, code in known.items()}
+    codes = _codes(values, schema.compare_by, lambda cell: keyed.get(cell, _ABSENT))
     if (unknown := codes == _ABSENT).any():
         row = int(unknown.argmax())
         cell = canonical_text(values[row])
@@ -208,15 +174,22 @@ def encode_label(schema: Schema, values: NDArray[Any]) -> Floats:
     return 2.0 * y - 1.0 if binary else y
 
 
-def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any]) -> Floats:
-    v = _numbers(column.name, values, column.fill)
+def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any], seen: Seen) -> Floats:
+    v = _numbers(column.name, values, column.fill, seen)
     if isinstance(column, UnboundedColumn):
+        seen.values(v)
         return _divided(column, v)
-    v = v.clip(column.lower, column.upper)
+    v = _clipped(v, column.lower, column.upper, seen)
+    seen.values(v)
     lower, upper = column.lower, column.upper
     if column.log1p:
         v, lower, upper = np.log1p(v), math.log1p(lower), math.log1p(upper)
     return ((v - lower) / (upper - lower)).clip(0.0, 1.0)
+
+
+def _clipped(v: Floats, lower: float, upper: float, seen: Seen) -> Floats:
+    seen.clipped += int(((v < lower) | (v > upper)).sum())
+    return v.clip(lower, upper)
 
 
 def _divided(declared: UnboundedColumn | UnboundedLabel, v: Floats) -> Floats:
@@ -227,29 +200,40 @@ def _divided(declared: UnboundedColumn | UnboundedLabel, v: Floats) -> Floats:
     return v
 
 
-def _category_codes(column: CategoricalColumn, values: NDArray[Any]) -> NDArray[np.int64]:
-    other = len(column.categories)
-    index = {value: i for i, value in enumerate((*column.categories, OTHER))}
-    missing = _ABSENT if column.fill is None else index[column.fill]
+def _category_codes(
+    column: CategoricalColumn, values: NDArray[Any], compare_by: CompareBy, seen: Seen
+) -> NDArray[np.int64]:
+    key, other = KEYS[compare_by], len(column.categories)
+    index = {key(value): i for i, value in enumerate((*column.categories, OTHER))}
 
     def code(cell: str) -> int:
-        return index.get(cell, missing if cell.lower() in MISSING else other)
+        return index.get(cell, _ABSENT if cell.lower() in MISSING else other)
 
-    codes = _codes(values, code)
+    codes = _codes(values, compare_by, code)
+    seen.other += int((codes == other).sum())
     if (absent := codes == _ABSENT).any():
-        raise EncodeError(int(absent.argmax()), column.name, _NEEDS_FILL)
+        if column.fill is None:
+            raise EncodeError(int(absent.argmax()), column.name, _NEEDS_FILL)
+        seen.filled += int(absent.sum())
+        codes[absent] = index[key(column.fill)]
+    seen.values(codes)
     return codes
 
 
-def _clip_rows(schema: Schema, X: Floats) -> Floats:
+def _clip_rows(schema: Schema, X: Floats, tally: Tally) -> Floats:
     """Scale by 1/sqrt(blocks), clip entries to linf, rescale rows to l2; in place.
 
     In floating point, so good for accuracy only; the guarantee comes from `quantise`.
     """
     X /= math.sqrt(schema.blocks)
+    clipped = np.zeros(len(X), dtype=bool)
+    if schema.linf_bound < 1 / math.sqrt(schema.blocks):
+        clipped = X.max(axis=1) > schema.linf_bound  # none is negative
     np.clip(X, -schema.linf_bound, schema.linf_bound, out=X)
     norms = np.sqrt(np.einsum("ij,ij->i", X, X))
     long = norms > schema.l2_bound
+    # without a smaller bound, a row is longer than 1 by rounding alone
+    tally.rows_clipped += int((clipped | (norms > schema.l2_bound * (1 + 1e-9))).sum())
     if long.any():
         X[long] *= (schema.l2_bound / norms[long])[:, None]
     return X

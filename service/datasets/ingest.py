@@ -31,9 +31,11 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from service.datasets import encode, store
+from service.datasets.cells import Floats
 from service.datasets.content import ContentMac
 from service.datasets.formats import BY_NAME
 from service.datasets.read import IngestLimitError, ParseError
+from service.datasets.report import Report, Tally
 from service.datasets.schema import Schema
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -77,6 +79,8 @@ class IngestRequest:
     memory_bytes: int = Field(gt=0)
     disk_bytes: int = Field(default=64 << 30, gt=0)
     """The most bytes in one written file: a short file under a wide schema can fill a disk."""
+    refuse_above: float | None = Field(default=None, ge=0, le=1)
+    """The largest share of a column's cells, or of rows, that may be clipped, filled or unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -93,6 +97,8 @@ class IngestResult:
     label_kind: Literal["binary", "numeric", "unbounded", "categorical"]
     classes: int | None
     content_mac: str = field(repr=False)
+    earlier_mac: str = field(repr=False)
+    report: Report = field(repr=False)
 
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -120,29 +126,33 @@ def ingest(request: IngestRequest) -> IngestResult:
     with request.source.open("rb") as raw, store.building(request.out_dir) as folder:
         blocks = BY_NAME[request.format].read(raw, schema, request.memory_bytes)
         mac = ContentMac(bytes.fromhex(request.content_key))
-        labels: list[encode.Floats] = []
-        n = 0
+        labels: list[Floats] = []
+        tally = Tally()
         unshuffled = folder / "x.rows"
         with unshuffled.open("wb") as out:
             for block in blocks:
                 try:
-                    y = encode.encode_label(schema, block[schema.label.name])
-                    X = encode.encode_features(schema, block)
+                    y = encode.encode_label(schema, block[schema.label.name], tally)
+                    X = encode.encode_features(schema, block, tally)
                 except encode.EncodeError as refused:
-                    row = None if refused.row is None else n + refused.row + 1
+                    row = None if refused.row is None else tally.rows + refused.row + 1
                     raise ParseError(row, refused.column, refused.reason) from None
-                n += len(y)
-                if n > request.max_rows:
+                tally.rows += len(y)
+                if tally.rows > request.max_rows:
                     raise IngestLimitError("rows")
                 mac.add(block)
                 labels.append(y)
                 out.write((encode.quantise(schema, X) if fixed else X).astype(dtype).data)
-        if n < 2:
+        if (n := tally.rows) < 2:
             raise ParseError(None, None, f"{n} data rows; at least 2 are needed")
+        report = tally.report()
+        if request.refuse_above is not None and (found := report.beyond(request.refuse_above)):
+            raise ParseError(None, *found)
         order = secret_order(bytes.fromhex(request.shuffle_key), n)
         store.write_gathered(folder / "x.npy", unshuffled, dtype, schema.width, order)
         unshuffled.unlink()
         store.write_labels(folder / "y.npy", np.concatenate(labels)[order])
+        (folder / store.REPORT).write_text(report.model_dump_json())
     return IngestResult(
         rows=n,
         columns=schema.width,
@@ -153,6 +163,8 @@ def ingest(request: IngestRequest) -> IngestResult:
         label_kind=schema.label.kind,
         classes=schema.classes,
         content_mac=mac.hexdigest(),
+        earlier_mac=mac.earlier(),
+        report=report,
     )
 
 

@@ -7,7 +7,7 @@ from typing import IO, Any, Literal
 
 from numpy.typing import NDArray
 
-from service.datasets import encode
+from service.datasets.cells import shown
 from service.datasets.schema import IgnoredColumn, Schema
 
 BLOCK_ROWS = 8192
@@ -65,7 +65,7 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
     }
     for reason, found in listings.items():
         if found:
-            some = ", ".join(encode.shown(name) for name in sorted(found)[:20])
+            some = ", ".join(shown(name) for name in sorted(found)[:20])
             raise ParseError(None, min(found)[:40], f"{reason}: {some}")
 
 

@@ -20,7 +20,17 @@ from collections import Counter
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+
+from service.datasets.cells import EXACT, KEYS, CompareBy, declared_text
 
 MAX_WIDTH = 100_000
 MAX_CATEGORIES = 10_000
@@ -41,6 +51,21 @@ Text = Annotated[
     StringConstraints(strip_whitespace=True, min_length=1, max_length=200),
     Field(json_schema_extra={"pattern": r"\S"}),  # what is left of it must not be empty
 ]
+Value = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200),
+    BeforeValidator(declared_text),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"\S"},
+                {"type": "number", "minimum": -EXACT, "maximum": EXACT},
+                {"type": "boolean"},
+            ]
+        }
+    ),
+]
+"""A category or a label's value: text. A number or a boolean may be declared and is kept as text."""
 NormBound = Annotated[float, Field(ge=1e-9)]
 """Positive; the floor keeps the fixed-point step far away from subnormal numbers."""
 
@@ -104,8 +129,8 @@ class CategoricalColumn(_Declared):
 
     name: Text
     kind: Literal["categorical"] = "categorical"
-    categories: Annotated[tuple[Text, ...], Field(min_length=1, max_length=MAX_CATEGORIES)]
-    fill: Text | None = None
+    categories: Annotated[tuple[Value, ...], Field(min_length=1, max_length=MAX_CATEGORIES)]
+    fill: Value | None = None
 
     @model_validator(mode="after")
     def _categories_are_distinct(self) -> Self:
@@ -130,8 +155,8 @@ class BinaryLabel(_Declared):
 
     name: Text
     kind: Literal["binary"] = "binary"
-    positive: Text
-    negative: Text
+    positive: Value
+    negative: Value
 
     @model_validator(mode="after")
     def _values_differ(self) -> Self:
@@ -172,7 +197,7 @@ class CategoricalLabel(_Declared):
 
     name: Text
     kind: Literal["categorical"] = "categorical"
-    classes: Annotated[tuple[Text, ...], Field(min_length=2, max_length=MAX_CLASSES)]
+    classes: Annotated[tuple[Value, ...], Field(min_length=2, max_length=MAX_CLASSES)]
 
     @model_validator(mode="after")
     def _classes_are_distinct(self) -> Self:
@@ -189,12 +214,17 @@ Label = Annotated[
 
 
 class Schema(_Declared):
-    """All public facts of one dataset. `l2` and `linf` bound the norms of an encoded row."""
+    """All public facts of one dataset. `l2` and `linf` bound the norms of an encoded row.
+
+    `compare_by` says when a cell is a declared category or label value: by `value`, where "2", "2.0"
+    and 2 are one and so are "true" and 1; by `spelling` in datasets from before there was a choice.
+    """
 
     columns: Annotated[tuple[Column, ...], Field(min_length=1, max_length=MAX_WIDTH)]
     label: Label
     l2: NormBound | None = None
     linf: NormBound | None = None
+    compare_by: CompareBy = "spelling"  # what stored schemas mean that do not say it
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -211,12 +241,33 @@ class Schema(_Declared):
             raise ValueError(f"the features' names take more than {MAX_NAMES} characters in all")
         if len(set(self.feature_names)) != self.width:
             raise ValueError(f"feature names collide: {_repeated(self.feature_names)}")
+        for declared in (*self.encoded, self.label):
+            self._check_values(declared)
         if self.storage == "float64" and not (self.l2 is None and self.linf is None):
             raise ValueError(
                 "l2 and linf cannot be declared beside an unbounded column: rows with unbounded "
                 "entries have no norm bound, only clipping of each gradient protects them"
             )
         return self
+
+    def _check_values(self, declared: "EncodedColumn | Label") -> None:
+        """No two declared values of a column may be one value to a cell."""
+        if isinstance(declared, CategoricalColumn):
+            values = declared.categories
+        elif isinstance(declared, CategoricalLabel):
+            values = declared.classes
+        elif isinstance(declared, BinaryLabel):
+            values = (declared.negative, declared.positive)
+        else:
+            return
+        firsts: dict[str, str] = {}
+        for value in values:
+            first = firsts.setdefault(KEYS[self.compare_by](value), value)
+            if first != value:
+                raise ValueError(
+                    f"{declared.name!r}: {first!r} and {value!r} are one value, because numbers and "
+                    'true and false are compared by value; declare one, or compare_by: "spelling"'
+                )
 
     @cached_property
     def encoded(self) -> tuple[EncodedColumn, ...]:
@@ -282,6 +333,13 @@ class Schema(_Declared):
     def _require_fixed(self) -> None:
         if self.storage != "fixed":
             raise ValueError("a dataset with unbounded columns has no row-norm bound")
+
+
+class DeclaredSchema(Schema):
+    compare_by: CompareBy = "value"
+
+
+DeclaredSchema.__doc__ = Schema.__doc__
 
 
 def _repeated(names: tuple[str, ...] | list[str]) -> str:

@@ -2,6 +2,7 @@
 
     <data>/datasets/<id>/x.npy          encoded rows [n, d], int16 or float64, C order
     <data>/datasets/<id>/y.npy          labels [n], float64
+    <data>/datasets/<id>/report.json    what ingestion did to the rows, for the owner alone
     <data>/datasets/<id>.partial/       being written or being deleted; never read
     <data>/incoming/<id>                an upload on its way to becoming datasets/<id>
 
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PARTIAL = ".partial"
+REPORT = "report.json"
 WINDOW_BYTES = 64 << 20
 _ID = re.compile(r"[a-z0-9_]+")
 

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from anyio import to_thread
 from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy.exc import NoResultFound
 
 from service.config import Settings
 from service.datasets.ingest import (
@@ -28,8 +29,10 @@ from service.datasets.ingest import (
     run_ingest,
 )
 from service.datasets.read import Format, IngestLimitError, ParseError
+from service.datasets.report import Report
 from service.datasets.schema import Schema
 from service.datasets.store import (
+    REPORT,
     abandoned,
     dataset_folder,
     delete_data,
@@ -44,6 +47,7 @@ from service.errors import (
     DatasetNotReady,
     InsufficientStorage,
     InvalidRequest,
+    NotFound,
     ParseRefused,
     Problem,
     Unavailable,
@@ -67,9 +71,17 @@ async def receive(settings: Settings, dataset: Row[Any], chunks: AsyncIterable[b
 
 
 def finish_upload(
-    db: Database, settings: Settings, dataset: Row[Any], file: IO[bytes], format_: Format
-) -> None:
-    """Encode the file and make the dataset ready, or refuse and leave nothing behind.
+    db: Database,
+    settings: Settings,
+    dataset: Row[Any],
+    file: IO[bytes],
+    format_: Format,
+    *,
+    refuse_above: float | None = None,
+    dry_run: bool = False,
+) -> Report:
+    """Encode the file and make the dataset ready, or refuse and leave nothing behind; after a dry run
+    nothing is left either way.
 
     If the database gave no answer, it may have made the dataset ready: then the folder stays, and a
     sweep that asks again decides.
@@ -78,15 +90,32 @@ def finish_upload(
     folder = dataset_folder(settings.data_dir, name)
     try:
         with _space_needed():
-            result = _ingest(settings, dataset, file, format_, folder)
+            result = _ingest(settings, dataset, file, format_, folder, refuse_above)
+        if dry_run:
+            delete_data(folder)
+            return result.report
         try:
             with db.write() as connection:
                 _make_ready(connection, dataset.id, name, result)
-        except Problem:
+        except (Problem, NoResultFound):
             delete_data(folder)
             raise
     finally:
         forget_incoming(file)
+    return result.report
+
+
+def read_report(settings: Settings, dataset: Row[Any]) -> Report:
+    """What ingestion did to the rows; for the owner alone."""
+    if dataset.state != "ready":
+        raise DatasetNotReady(f"it is {dataset.state}: there is no data to report on.")
+    try:
+        text = (dataset_folder(settings.data_dir, dataset.folder) / REPORT).read_text()
+    except FileNotFoundError:
+        raise NotFound(
+            "the data was uploaded before there were reports, or is just gone."
+        ) from None
+    return Report.model_validate_json(text)
 
 
 @contextmanager
@@ -103,7 +132,12 @@ def _space_needed() -> Iterator[None]:
 
 
 def _ingest(
-    settings: Settings, dataset: Row[Any], file: IO[bytes], format_: Format, folder: Path
+    settings: Settings,
+    dataset: Row[Any],
+    file: IO[bytes],
+    format_: Format,
+    folder: Path,
+    refuse_above: float | None,
 ) -> IngestResult:
     folder.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     request = IngestRequest(
@@ -116,6 +150,7 @@ def _ingest(
         max_rows=settings.rows_max,
         cpu_seconds=settings.ingest_cpu_seconds,
         memory_bytes=settings.ingest_memory_bytes,
+        refuse_above=refuse_above,
     )
     try:
         return run_ingest(request, (file.fileno(),))
@@ -144,14 +179,17 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
     """
     owner_id = connection.execute(
         select(datasets.c.owner_id).where(datasets.c.id == dataset_id)
-    ).scalar_one()
+    ).scalar_one()  # no row: it was deleted meanwhile
     lock(connection, principals, owner_id)
     dataset = lock(connection, datasets, dataset_id)
     _check_empty(dataset)
     known = connection.execute(
-        select(datasets.c.lineage_id).where(
-            datasets.c.owner_id == owner_id, datasets.c.content_mac == result.content_mac
+        select(datasets.c.lineage_id)
+        .where(
+            datasets.c.owner_id == owner_id,
+            datasets.c.content_mac.in_((result.content_mac, result.earlier_mac)),
         )
+        .order_by(datasets.c.created_ms, datasets.c.id)
     ).scalar()
     lineage_id = dataset.lineage_id or known or new_id("lin")
     if known is not None and known != lineage_id:

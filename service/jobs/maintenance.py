@@ -18,7 +18,7 @@ from service.config import Settings
 from service.datasets.upload import sweep_unused
 from service.db import Database, new_id, now_ms
 from service.jobs.claim import take_back
-from service.tables import idempotency, jobs, processes, sessions
+from service.tables import answers, idempotency, jobs, processes, sessions
 
 log = logging.getLogger("epsilond.jobs")
 HEARTBEAT_TIMEOUT_MS = 60_000  # a process without a heartbeat for this long is gone
@@ -49,7 +49,8 @@ def purge(db: Database) -> None:
     """Delete old idempotency keys, expired sessions, processes that are gone, and old changes."""
     with db.write() as connection:
         oldest = now_ms() - _IDEMPOTENCY_RETENTION_MS
-        connection.execute(delete(idempotency).where(idempotency.c.created_ms < oldest))
+        for kept in (idempotency, answers):
+            connection.execute(delete(kept).where(kept.c.created_ms < oldest))
         connection.execute(delete(sessions).where(sessions.c.expires_ms < now_ms()))
         gone = processes.c.seen_ms < now_ms() - HEARTBEAT_TIMEOUT_MS
         connection.execute(delete(processes).where(gone))

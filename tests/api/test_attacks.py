@@ -9,14 +9,15 @@ import threading
 import httpx
 import numpy as np
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from service.client import ApiError
+from service.datasets.content import ContentMac
 from service.db import Database
 from service.errors import BudgetExceeded
 from service.identity import WrongIdentityError, check_identity
 from service.jobs.submit import Asked, submit
-from service.tables import jobs
+from service.tables import datasets, jobs
 from tests.harness import (
     ENGINES,
     Service,
@@ -85,6 +86,27 @@ def test_the_same_table_in_another_dress_does_not_mint_a_budget(service, tmp_pat
         dataset = owner.declare_dataset(name, schema)["id"]
         lineages.add(owner.upload(dataset, tmp_path / name)["lineage"])
         owner.delete_data(dataset)
+    assert len(lineages) == 1
+
+
+def test_booleans_that_were_fingerprinted_as_words_are_still_recognised(service, tmp_path):
+    owner = service.person("owner")
+    flags, label = [True, False] * 9, list(map(int, secrets.token_bytes(18)))
+    schema = {
+        "columns": [{"name": "a", "kind": "numeric", "lower": 0, "upper": 1}],
+        "label": {"name": "y", "kind": "unbounded"},
+    }
+    lineages, mac = set(), ContentMac(service.settings.keys.derive("content"))
+    mac.add({"a": np.array(flags), "y": np.array(label)})
+    for name, column in (("first", flags), ("again", flags), ("digits", map(int, flags))):
+        file = tmp_path / f"{name}.csv"
+        file.write_text("a,y\n" + "".join(f"{a},{y}\n" for a, y in zip(column, label, strict=True)))
+        dataset = owner.declare_dataset(name, schema)["id"]
+        lineages.add(owner.upload(dataset, file)["lineage"])
+        if name == "first":  # what an earlier version stored
+            with service.db.write() as connection:
+                stored = update(datasets).where(datasets.c.id == dataset)
+                connection.execute(stored.values(content_mac=mac.earlier()))
     assert len(lineages) == 1
 
 

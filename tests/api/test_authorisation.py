@@ -52,8 +52,10 @@ DELETE /v1/principals/{principal_id}/keys              401 403 403 403 403 403 4
 POST   /v1/datasets                                    401 403 403 403 201 201 403 403
 GET    /v1/datasets                                    401 200 200 200 200 200 200 200
 GET    /v1/datasets/{dataset_id}                       401 200 200 404 404 200 200 200
+DELETE /v1/datasets/{dataset_id}                       401 403 403 404 404 409 403 403
 PUT    /v1/datasets/{dataset_id}/sharing               401 403 403 404 404 200 403 403
 PUT    /v1/datasets/{dataset_id}/data                  401 403 403 404 404 409 403 403
+GET    /v1/datasets/{dataset_id}/report                401 403 403 404 404 200 403 403
 DELETE /v1/datasets/{dataset_id}/data     empty        401 403 403 404 404 409 403 403
 GET    /v1/datasets/{dataset_id}/grants                401 403 403 404 404 200 200 200
 PUT    /v1/datasets/{dataset_id}/grants/{principal_id} 401 403 403 404 404 200 403 403
@@ -133,7 +135,7 @@ def bodies(scene, other, variant):
         "/v1/session": {"key": "eps_000000000000_" + "0" * 64},
         "/v1/principals": {"name": secrets.token_hex(8), "role": "analyst"},
         "/v1/keys": minted,
-        "/v1/datasets": {"name": "another", "schema": numeric_schema()},
+        "/v1/datasets": {"name": f"another {secrets.token_hex(4)}", "schema": numeric_schema()},
         "/v1/datasets/{dataset_id}/sharing": {"shared_ledger": False},
         "/v1/datasets/{dataset_id}/grants/{principal_id}": {},
         "/v1/datasets/{dataset_id}/budget": {"epsilon": 1, "delta": 1e-6},

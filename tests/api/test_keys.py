@@ -6,6 +6,7 @@ import pytest
 
 from service.api import principals
 from service.api.auth import caller_of_key, create_key, create_principal
+from service.api.once import _Once
 from service.api.schemas.principals import KeyRequest
 from service.client import ApiError
 from service.errors import LastWayIn, Unauthenticated
@@ -123,6 +124,11 @@ def two_admins(db):
     return ctx, [caller_of_key(ctx, key) for _, key in made]
 
 
+def without_key(ctx):
+    """A request without an Idempotency-Key."""
+    return _Once(ctx, "", None, "", None, 201)
+
+
 def test_the_last_key_of_an_administrator_is_not_revoked(two_admins):
     ctx, (first, second) = two_admins
     principals.revoke_key(ctx, first, second.key)
@@ -130,9 +136,9 @@ def test_the_last_key_of_an_administrator_is_not_revoked(two_admins):
         principals.revoke_key(ctx, first, first.key)
     with pytest.raises(LastWayIn):
         principals.revoke_keys(ctx, first, first.id)
-    made = principals.rotate_key(ctx, first, first.key)  # the new one is a way in
+    made = principals.rotate_key(first, without_key(ctx), first.key)  # the new one is a way in
     again = caller_of_key(ctx, made["key"])
-    principals.add_key(ctx, again, KeyRequest(outlives=True))
+    principals.add_key(again, without_key(ctx), KeyRequest(outlives=True))
     principals.revoke_key(ctx, again, again.key)
 
 
@@ -153,14 +159,16 @@ def test_two_administrators_cannot_revoke_each_other_at_once(two_admins):
 def test_a_key_that_is_being_revoked_mints_nothing(two_admins):
     """Either the new key is found and revoked with it, or it is not made."""
     ctx, (first, _) = two_admins
-    made = principals.add_key(ctx, first, KeyRequest())
+    once = without_key(ctx)
+    made = principals.add_key(first, once, KeyRequest())
     minter = caller_of_key(ctx, made["key"])
-    acts = iter([(principals.revoke_key, first, minter.key)] + [(principals.add_key, minter)] * 5)
+    revokes = (principals.revoke_key, ctx, first, minter.key)
+    acts = iter([revokes] + [(principals.add_key, minter, once, KeyRequest())] * 5)
 
     def act():
-        what, me, *rest = next(acts)
+        what, *arguments = next(acts)
         try:
-            return what(ctx, me, *(rest or [KeyRequest()]))
+            return what(*arguments)
         except Unauthenticated:
             return None
 

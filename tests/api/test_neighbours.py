@@ -84,6 +84,16 @@ def test_the_story_has_every_operation_as_it_should_be_and_refused(told):
     assert {"queued", "succeeded", "cancelled"} <= states and "failed" not in states
 
 
+def test_only_the_owner_is_told_what_ingestion_did_to_the_rows(told):
+    """Exact counts; everybody else's answers were compared, and have no report either."""
+    one, other = (told("beyond the bounds", side).answers for side in (0, 1))
+    reported = [a for a in one if '"report":' in a.raw]
+    assert {a.who for a in reported} == {"owner"} and len(reported) == 3
+    counts = [re.findall(r'"clipped":\d+', answer.raw) for answer in reported]
+    neighbours = [a for a in other if '"report":' in a.raw]
+    assert counts != [re.findall(r'"clipped":\d+', answer.raw) for answer in neighbours]
+
+
 def test_every_time_is_in_whole_seconds(told):
     answers = told("its opposite", 0).answers
     assert [(operation(a), milliseconds(a)) for a in answers if milliseconds(a)] == []

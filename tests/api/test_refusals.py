@@ -1,5 +1,7 @@
 """Bad input is a documented problem, and leaves ledger and disk as they were."""
 
+import secrets
+
 import httpx
 import pytest
 
@@ -251,7 +253,7 @@ CSV = "x0,x1,y\n0.5,0.5,1\n-0.5,0.1,0\n"
 )
 def test_a_file_that_does_not_match_its_schema_is_refused(service, scene, text, says, tmp_path):
     owner = scene.owner
-    dataset = owner.declare_dataset("bad", numeric_schema(2))["id"]
+    dataset = owner.declare_dataset(secrets.token_hex(4), numeric_schema(2))["id"]
     before = state(service, scene)
     path = tmp_path / "bad.csv"
     path.write_text(text)

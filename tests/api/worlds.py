@@ -40,6 +40,7 @@ class Answer:
     headers: dict[str, str]
     body: object
     raw: str
+    who: str | None
 
 
 @dataclass
@@ -97,15 +98,18 @@ class World:
             method, url, json=body, content=content, headers=headers, timeout=60
         )
         answer = self.runner.run(self.begun(request) if stream else self.http.send(request))
-        self.keep(method, url, answer)
+        self.keep(who, method, url, answer)
         return answer
 
-    def keep(self, method, url, answer):
+    def keep(self, who, method, url, answer):
         media = answer.headers.get("content-type", "")
         body = answer.json() if "json" in media else answer.text
         kept = {k: v for k, v in answer.headers.items() if k not in DROPPED}
         if url.endswith("/model"):
             kept.pop("content-length", None)  # of numbers that are written out
+        if who == "owner" and isinstance(body, dict) and "report" in body:
+            kept.pop("content-length")
+            body["report"] = "for the owner alone"
         if "retry: " in answer.text:  # lines of a stream; each event's data is JSON
             lines = [line.partition("data: ") for line in answer.text.splitlines()]
             body = [json.loads(data) if sep else line for line, sep, data in lines]
@@ -116,6 +120,7 @@ class World:
                 self.story.named(kept),
                 self.story.named(body),
                 answer.text + str(dict(answer.headers)),
+                who,
             )
         )
 
@@ -231,6 +236,7 @@ def tell(w, rows):
     since = {"Last-Event-ID": begin_id}
     for who in ("owner", "analyst"):
         ask(who, "GET", "/v1/events", headers=since, stream=True)
+    ask("owner", "DELETE", "/v1/datasets/{dataset}")
     ask("owner", "DELETE", "/v1/datasets/{dataset}/data")
     ask("analyst", "POST", "/v1/jobs", job(w.ids["dataset"], 0.1))
     ask("owner", "GET", "/v1/datasets/{dataset}")
@@ -265,10 +271,17 @@ def owner_prepares(w, rows):
     w.ids["dataset"] = ask(
         "owner", "POST", "/v1/datasets", {"name": "rows", "schema": schema}
     ).json()["id"]
+    again = {"name": "rows", "schema": schema}
+    ask("owner", "POST", "/v1/datasets", again)
+    other = ask("owner", "POST", "/v1/datasets", again | {"name": "no rows"})
+    w.ids["empty"] = other.json()["id"]
+    ask("owner", "DELETE", "/v1/datasets/{empty}")
     at, media = "/v1/datasets/{dataset}", {"Content-Type": "text/csv"}
     ask("owner", "GET", at)
     ask("owner", "PUT", f"{at}/data", content=b"x0,x1,y\n1,2,3\n", headers=media)
     ask("analyst", "PUT", f"{at}/data", content=rows, headers=media)
+    ask("owner", "PUT", f"{at}/data?dry_run=true", content=rows, headers=media)
+    ask("owner", "PUT", f"{at}/data?refuse_above=1", content=b"", headers=media)
     ask("owner", "PUT", f"{at}/data", content=rows, headers=media)
     ask("owner", "PUT", f"{at}/data", content=rows, headers=media)  # a second time
     ask("owner", "GET", at)
@@ -344,7 +357,7 @@ def owner_manages(w):
 def everyone_reads(w):
     for who in ("owner", "analyst", "auditor", "admin"):
         for part in (
-            *("", "/budget", "/grants", "/ledger", "/ledger.csv"),
+            *("", "/budget", "/grants", "/report", "/ledger", "/ledger.csv"),
             *("/audit", "/audit/head", "/audit/verification", "/audit/verification?seq=1"),
         ):
             w.ask(who, "GET", f"/v1/datasets/{{dataset}}{part}")

@@ -69,6 +69,7 @@ def test_an_owner_uploads_by_form_with_the_schema_filled_in(site, visit):
     left = re.compile("of epsilon 2: .* 100 % remaining")
     expect(page.get_by_role("img", name=left)).to_be_visible()
     expect(page.get_by_role("table", name=re.compile("Declared schema"))).to_contain_text("A, B, C")
+    expect(page.get_by_text("Only you see this: these are exact counts.")).to_be_visible()
 
 
 def test_submit_with_a_live_quote_and_watch_it_succeed(site, visit):
@@ -141,8 +142,11 @@ def test_cancel(site, visit):
     scene = site.scene(rows=20_000)
     submitted = scene.analyst.submit(job(scene.dataset, 0.5, parameters={"steps": 300_000}))["id"]
     page = visit(scene.analyst, f"#/jobs/{submitted}")
+    finished = page.locator("dl div").filter(has_text="Finished").locator("dd")
+    expect(finished).not_to_have_text(re.compile(r"\d"))
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator(".badge.cancelled")).to_be_visible()
+    expect(finished).to_have_text(re.compile(r"\d"))
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     assert scene.analyst.job(submitted)["state"] == "cancelled"
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from service.datasets import encode
+from service.datasets.cells import parse_number, parse_numbers
 from service.datasets.encode import EncodeError, encode_features, encode_label
 from service.datasets.schema import Schema
 
@@ -40,6 +41,8 @@ def objects(*cells: object) -> np.ndarray:
         (NUM, "+.1e1", [0.5]),
         (NUM, 1, [0.5]),
         (NUM, True, [0.5]),
+        (NUM, " true", [0.5]),
+        (NUM, "FALSE", [0.25]),
         (NUM, "-7", [0.0]),
         (NUM, 1e300, [1.0]),
         (NUM | {"fill": 1}, "N/A", [0.5]),
@@ -51,7 +54,7 @@ def objects(*cells: object) -> np.ndarray:
         (CAT, 3.0, [0, 1, 0, 0]),
         (CAT, 3, [0, 1, 0, 0]),
         (CAT, 3.5, [0, 0, 0, 1]),
-        (CAT, "3.0", [0, 0, 0, 1]),  # text is compared as text
+        (CAT, "3.0", [0, 0, 0, 1]),  # text is compared as it is spelled: the earlier rule
         (CAT, "X", [0, 0, 0, 1]),
         (CAT, "?", [0, 0, 1, 0]),  # declared, hence not missing
         (CAT | {"fill": "x"}, "null", [1, 0, 0, 0]),
@@ -87,7 +90,7 @@ def test_unbounded_columns_are_divided_by_their_scale_and_nothing_is_normalised(
         (NUM, "9" * 400, "not finite"),
         (NUM, "1_000", "not a number: '1_000'"),
         (NUM, "1,5", "not a number: '1,5'"),
-        (NUM, "True", "not a number: 'True'"),
+        (NUM, "Truth", "not a number: 'Truth'"),
         (NUM, '"7"', "not a number"),
         (NUM, "[1]", "not a number"),
         (NUM, "0x10", "not a number"),
@@ -185,8 +188,8 @@ cells = st.one_of(
 
 @given(st.lists(cells, min_size=1, max_size=6))
 def test_parsing_a_column_equals_parsing_its_cells(column):
-    one_by_one = [encode.parse_number(cell) for cell in column]
-    together = encode.parse_numbers(column)
+    one_by_one = [parse_number(cell) for cell in column]
+    together = parse_numbers(column)
     if None in one_by_one:
         assert together is None
     else:

@@ -21,7 +21,7 @@ def test_a_csv_becomes_read_only_arrays_and_public_facts(request_for, tmp_path):
     assert result.feature_step == encode.feature_step(request.schema)
     assert result.l2_units == encode.l2_units(request.schema)
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "out").iterdir()}
-    assert modes == {"x.npy": 0o440, "y.npy": 0o440}
+    assert modes == {"x.npy": 0o440, "y.npy": 0o440, "report.json": 0o440}
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o750
     assert left_behind(tmp_path) == ["out"]
     x, y = store.open_arrays(tmp_path / "out")

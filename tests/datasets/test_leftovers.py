@@ -6,12 +6,16 @@ import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import event, select
+from sqlalchemy.exc import NoResultFound
 
 from service.client import ApiError
+from service.config import Settings
 from service.datasets.formats import BY_NAME
+from service.datasets.schema import Schema
 from service.datasets.store import dataset_folder, new_incoming, uploaded_names
 from service.datasets.upload import finish_upload, sweep_unused
 from service.db import Database
@@ -32,6 +36,18 @@ def pair(tmp_path):
             yield service.start(workers=False)
         finally:
             service.stop()
+
+
+def test_an_upload_into_a_dataset_that_was_deleted_meanwhile_leaves_nothing(db, tmp_path):
+    settings = Settings(data_dir=tmp_path, database_url=db.url)
+    schema = Schema.model_validate(numeric_schema(1))
+    dataset = SimpleNamespace(id="ds_1", state="empty", schema=schema.model_dump_json())
+    file = new_incoming(tmp_path, dataset.id)
+    file.write(b"x0,y\n1,1\n0,0\n")
+    file.flush()
+    with pytest.raises(NoResultFound):  # which the API answers 404
+        finish_upload(db, settings, dataset, file, BY_NAME["csv"])
+    assert uploaded_names(tmp_path) == set()
 
 
 def half_an_upload(service, owner, dataset, port):

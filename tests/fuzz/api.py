@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ def seeded(service):
     owner, analyst = people["owner"], people["analyst"]
 
     def dataset(rows=ROWS, budget=(10.0, 1e-6), **schema):
-        made = owner.declare_dataset("numbers", numeric_schema(3, **schema))["id"]
+        made = owner.declare_dataset(secrets.token_hex(4), numeric_schema(3, **schema))["id"]
         if rows:
             label = schema.get("label", "binary")
             owner.upload(made, numbers(service.folder, rows, 3, label=label))
@@ -69,6 +70,7 @@ def seeded(service):
         expendable=[dataset() for _ in range(2)],
         without_budget=[dataset(budget=None) for _ in range(2)],
         empty=[dataset(rows=0, budget=None) for _ in range(2)],
+        unused=[dataset(rows=0, budget=None) for _ in range(2)],
         principals=[*others, lost.id],
         keys=[one.add_key()["id"] for one in (*people.values(), lost) for _ in range(2)],
         jobs=done,
@@ -147,8 +149,14 @@ def play(service, scene, role, *options):
         "keys": _others(service.admin.keys(), scene.keys),
         "principals": _others(service.admin.principals(), scene.principals),
         "datasets": scene.usable,
+        "empty": scene.empty,
     }
-    instead = {"keys": scene.keys, "principals": scene.principals, "datasets": scene.expendable}
+    instead = {
+        "keys": scene.keys,
+        "principals": scene.principals,
+        "datasets": scene.expendable,
+        "empty": scene.unused,
+    }
     real = {
         "dataset_id": [*scene.datasets, *scene.without_budget, *scene.empty],
         "job_id": scene.jobs,

@@ -18,6 +18,8 @@ REASONS = {
     "not_found",
     "dataset_not_ready",
     "data_already_uploaded",
+    "dataset_not_empty",
+    "name_taken",
     "budget_not_set",
     "budget_already_set",
     "budget_exceeded",
@@ -26,6 +28,7 @@ REASONS = {
     "budget_not_frozen",
     "ceiling_exceeded",
     "job_not_finished",
+    "job_without_model",
     "job_already_finished",
     "last_way_in",
     "parse_refused",
@@ -42,6 +45,7 @@ ENDING = {
     ("POST", "/v1/keys/{key_id}/rotate"): ("key_id", "keys"),
     ("DELETE", "/v1/principals/{principal_id}/keys"): ("principal_id", "principals"),
     ("DELETE", "/v1/datasets/{dataset_id}/data"): ("dataset_id", "datasets"),
+    ("DELETE", "/v1/datasets/{dataset_id}"): ("dataset_id", "empty"),
     ("POST", "/v1/datasets/{dataset_id}/budget/freeze"): ("dataset_id", "datasets"),
 }
 

@@ -6,6 +6,8 @@ import time
 import pytest
 from sqlalchemy import select, update
 
+import workers.execute
+from service.datasets.upload import delete_dataset_data
 from service.errors import JobAlreadyFinished
 from service.jobs.cancel import cancel
 from service.jobs.claim import open_data, release_claim, renew_lease
@@ -15,6 +17,7 @@ from service.jobs.states import ENDED, TRANSITIONS
 from service.jobs.transitions import Move, TransitionError, transition
 from service.tables import audit_records, datasets, job_events, jobs, models
 from workers.execute import execute_one
+from workers.progress import Progress
 
 
 def price(harness, job):
@@ -163,6 +166,38 @@ def test_a_job_that_lost_its_worker_and_then_its_data_fails_and_is_charged(harne
     with harness.db.write() as connection:
         connection.execute(update(datasets).values(state="deleted"))
     assert not harness.do(open_data, job, harness.claim().fence)
+    assert (harness.row(job).state, harness.row(job).error) == ("failed", "data_deleted")
+    assert harness.balance() == (price(harness, job), 0)
+
+
+def test_a_job_that_reads_its_data_when_they_are_deleted_ends_and_publishes(harness, monkeypatch):
+    job, honest = harness.submit(), Progress.step
+    folder = harness.settings.data_dir / "datasets" / harness.dataset
+
+    def step(progress, *arguments):
+        if folder.exists():
+            delete_dataset_data(harness.db, harness.settings, harness.dataset)
+        honest(progress, *arguments)
+
+    monkeypatch.setattr(Progress, "step", step)
+    assert execute_one(harness.db, harness.settings)
+    assert not folder.exists()
+    assert harness.row(job).state == "succeeded"
+    assert harness.balance() == (price(harness, job), 0)
+
+
+def test_a_job_whose_data_are_deleted_as_it_opens_them_fails_and_is_charged(harness, monkeypatch):
+    job, honest = harness.submit(), workers.execute.open_arrays
+
+    def open_arrays(folder):
+        delete_dataset_data(harness.db, harness.settings, harness.dataset)
+        return honest(folder)
+
+    monkeypatch.setattr(workers.execute, "open_arrays", open_arrays)
+    assert execute_one(harness.db, harness.settings)
+    assert harness.row(job).state == "queued"
+    harness.make_due()
+    assert execute_one(harness.db, harness.settings)
     assert (harness.row(job).state, harness.row(job).error) == ("failed", "data_deleted")
     assert harness.balance() == (price(harness, job), 0)
 

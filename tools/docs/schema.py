@@ -6,8 +6,9 @@ from pydantic import BaseModel
 
 from service.datasets import encode
 from service.datasets import schema as declared
+from service.datasets.cells import MISSING
 from service.datasets.formats import FORMATS
-from service.datasets.schema import Column, Label, Schema
+from service.datasets.schema import Column, DeclaredSchema, Label
 from tools.docs.markdown import doc, escaped, example, names, own_fields, table, written
 
 PAGE = "docs/schema.md"
@@ -30,9 +31,14 @@ ENCODING = f"""## From cells to numbers
 - Rows are stored as integers of up to {encode.LINF_UNITS} units per entry, with their norm checked in
   integers. As soon as one column is `unbounded`, rows are stored as float64 and have no norm bound;
   only algorithms that clip each gradient take them ([heavy tails](heavy-tails.md)).
-- A missing cell is empty, NaN or one of {names(sorted(encode.MISSING - {""}))} (in any
+- A missing cell is empty, NaN or one of {names(sorted(MISSING - {""}))} (in any
   case), unless that word was declared as a value. It refuses the file unless the column has a `fill`;
   a missing label always does.
+- Categories, classes and the values of a binary label are compared by value, in every file format and
+  in the rows of a prediction alike: `2`, `2.0`, `02` and `"2"` are one, and so are `1`, `true` and
+  `TRUE`. Texts are compared as they are, without the blanks around them. They may be declared as
+  numbers or booleans, and are kept as text. In a numeric column true is 1 and false 0. Datasets that
+  were declared before `compare_by` was there compare texts as they are spelled (`spelling`).
 - At most {declared.MAX_WIDTH:,} features, {declared.MAX_CATEGORIES:,} categories per column,
   {declared.MAX_CLASSES:,} classes, and {declared.MAX_WEIGHTS:,} features times classes.
 
@@ -84,11 +90,12 @@ def pages() -> dict[str, str]:
         "columns": [EXAMPLES[column] for column in kinds(Column)],
         "label": EXAMPLES[declared.BinaryLabel],
     }
-    Schema.model_validate(whole)
+    DeclaredSchema.model_validate(whole)
+    fields = own_fields(DeclaredSchema)
     text = (
         written(f"{SOURCE} and service/datasets/formats")
         + INTRODUCTION
-        + f"{escaped(doc(Schema))}\n\n{own_fields(Schema)}\n{example(whole)}\n"
+        + f"{escaped(doc(DeclaredSchema))}\n\n{fields}\n{example(whole)}\n"
         + f"## Columns\n\n{''.join(map(section, kinds(Column)))}"
         + f"## Labels\n\n{''.join(map(section, kinds(Label)))}"
         + ENCODING

@@ -4,6 +4,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from service.planning.spec import JobSpec
+
 Name = Annotated[
     str,
     StringConstraints(
@@ -20,6 +22,16 @@ Metadata = Annotated[
     ],
     Field(max_length=16),
 ]
+
+
+class SpecRequest(JobSpec):
+    """A spec as it is sent, with metadata or without: what can be submitted can be quoted."""
+
+    metadata: Metadata = Field(default_factory=dict, description="Of your own; not read.")
+
+    def spec(self) -> JobSpec:
+        own = set(type(self).model_fields) - set(JobSpec.model_fields)
+        return JobSpec.model_validate(self.model_dump(exclude=own))
 
 
 class RequestBody(BaseModel):

@@ -6,13 +6,14 @@ from pydantic import BaseModel, Field
 
 from service.api.schemas.budgets import LimitView
 from service.api.schemas.common import Id, Name, RequestBody
-from service.datasets.schema import Schema
+from service.datasets.report import Report
+from service.datasets.schema import DeclaredSchema, Schema
 from service.planning.conversion import EPSILON_MAX
 
 
 class DatasetRequest(RequestBody):
     name: Name
-    declared: Schema = Field(alias="schema")
+    declared: DeclaredSchema = Field(alias="schema")
     same_people_as: Id | None = Field(
         default=None,
         description="Another dataset of yours about the same people: both spend from one account.",
@@ -62,6 +63,16 @@ class DatasetView(DatasetSummary):
     losses: list[str] = Field(
         description="That fit its label, those first that need no clip; empty until it has data."
     )
+
+
+class UploadView(DatasetView):
+    report: Report = Field(description="What ingestion did to the rows; exact, for you alone.")
+
+
+class ReportView(BaseModel):
+    object: Literal["report"] = "report"
+    dataset: str
+    report: Report
 
 
 class GrantView(BaseModel):

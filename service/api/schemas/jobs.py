@@ -4,18 +4,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.schemas.common import JOBS_MAX, Metadata, RequestBody
+from service.api.schemas.common import JOBS_MAX, RequestBody, SpecRequest
 from service.api.schemas.quotes import ChoiceView
 from service.datasets.schema import Schema
 from service.planning.describe import Description
 from service.planning.spec import JobSpec
 
 
-class JobRequest(JobSpec):
-    metadata: Metadata = Field(default_factory=dict)
-
-    def spec(self) -> JobSpec:
-        return JobSpec.model_validate(self.model_dump(exclude={"metadata"}))
+class JobRequest(SpecRequest):
+    """A job to run: its spec, and metadata that comes back with it."""
 
 
 class ProgressView(BaseModel):

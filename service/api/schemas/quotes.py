@@ -5,20 +5,16 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from service.api.schemas.budgets import BudgetView, LimitView
-from service.api.schemas.common import JOBS_MAX, RequestBody
+from service.api.schemas.common import JOBS_MAX, RequestBody, SpecRequest
 from service.planning.describe import Description
 from service.planning.expected import Expected
 from service.planning.plan import Plan
-from service.planning.spec import JobSpec
 
 
-class NoiseRequest(JobSpec):
+class NoiseRequest(SpecRequest):
     """A spec and the noise wanted instead of its epsilon."""
 
     noise: float = Field(gt=0, description="The most for one mean: prediction.our_noise.")
-
-    def spec(self) -> JobSpec:
-        return JobSpec.model_validate(self.model_dump(exclude={"noise"}))
 
 
 class CandidateView(BaseModel):
@@ -72,7 +68,7 @@ class QuoteView(Description):
 
 
 class BatchRequest(RequestBody):
-    jobs: list[JobSpec] = Field(
+    jobs: list[SpecRequest] = Field(
         min_length=1, max_length=JOBS_MAX, description="Priced in this order, one after the other."
     )
 

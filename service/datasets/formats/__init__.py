@@ -25,8 +25,12 @@ SUMMARY = "; or ".join(format_.summary for format_ in FORMATS)
 SUFFIXES = " or ".join(BY_SUFFIX)
 
 
+class UnknownFormatError(ValueError):
+    """A file whose name promises no format that is read."""
+
+
 def guess(path: Path) -> Format:
     """The format that the file's name promises."""
     if path.suffix.lower() not in BY_SUFFIX:
-        raise ValueError(f"{path.name}: the name of a data file ends in {SUFFIXES}")
+        raise UnknownFormatError(f"{path.name}: the name of a data file ends in {SUFFIXES}")
     return BY_SUFFIX[path.suffix.lower()]

@@ -32,17 +32,17 @@ by simulation.
 
 A set is kept to by projecting the result; ridge is part of every step.
 
-Before all of this, for a loss that only scales with labels and margins (squared, absolute, pinball), an
-interval that most labels lie in is chosen where that is cheap, and labels are clipped to it and stretched:
-shared/label_range.py.
+Before all of this, for a loss that only scales with labels and margins (squared, absolute, pinball),
+an interval that most labels lie in is chosen where that is cheap, and labels are clipped to it and
+stretched: shared/label_range.py.
 
-**Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums over
-derived rows have one that rests on `derived` facts alone. Such a sum has integer contributions, each
-of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a point, over rows and
-with a worth of the clip that are functions of earlier releases.
+**Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums
+over derived rows have one that rests on `derived` facts alone. Such a sum has integer
+contributions, each of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a
+point, over rows and with a worth of the clip that are functions of earlier releases.
 
-**Proof.** A choice of a range, if there is one, two releases of moments and T sums, each of all rows: costs
-add. All else is post-processing.
+**Proof.** A choice of a range, if there is one, two releases of moments and T sums, each of all rows:
+costs add. All else is post-processing.
 
 **Errata.** None: the paper regularises second-order steps otherwise, and has no derived rows.
 """

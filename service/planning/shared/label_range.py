@@ -1,21 +1,21 @@
 """A range for labels that use a small part of the one that was declared.
 
-An owner declares bounds that no label leaves, and often labels fill a small part of them: incomes declared
-up to a million, visits up to a thousand. Noise is in proportion to the range. So an interval is chosen
-from the data for a small share of the budget, and labels are clipped to it, somewhat widened, and
-stretched to [-1, 1] (`workers/label_range.py` counts).
+An owner declares bounds that no label leaves, and often labels fill a small part of them: incomes
+declared up to a million, visits up to a thousand. Noise is in proportion to the range. So an interval
+is chosen from the data for a small share of the budget, and labels are clipped to it, somewhat
+widened, and stretched to [-1, 1] (`workers/label_range.py` counts).
 
 **Candidates.** With h = 2^-j, j = 0..OCTAVES, the intervals [m - h, m + h] with m a multiple of h/2 in
-[-1, 1] (for j = 0 only m = 0), as far as they lie in it. Labels are counted in cells of equal length, the
-last of which has 1 itself; every candidate is made of whole cells.
+[-1, 1] (for j = 0 only m = 0), as far as they lie in it. Labels are counted in cells of equal length,
+the last of which has 1 itself; every candidate is made of whole cells.
 
 **Scores.** c_k labels are in candidate k. Wanted is a short one with `rank` labels:
 
     score(k) = max(rank - c_k, 0) + penalty (OCTAVES - j_k).
 
-*Sensitivity.* A label is in one cell, so replacing a record takes 1 from one cell and adds 1 to another:
-every c_k moves by at most 1, so does every score, and the difference of two scores by at most 2. That is
-attained, by a label that moves from one candidate into another, apart, where both are short of `rank`.
+*Sensitivity.* A label is in one cell, so replacing a record takes 1 from one cell and adds 1 to
+another: every c_k moves by at most 1, so does every score, and the difference of two scores by at
+most 2. That is attained, by a label that moves from one candidate into another, where both are short.
 
 *Price.* One choice of range 2/scale over all rows. Everything that is done with the interval is
 post-processing of it: another label is a function of one record and of the choice.

@@ -7,7 +7,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.datasets import encode
+from service.datasets.cells import parse_numbers
 from service.datasets.read import Block, Format, ParseError, block_rows, check_names
 from service.datasets.schema import Schema
 
@@ -25,7 +25,7 @@ def read(raw: IO[bytes], schema: Schema, _memory_bytes: int) -> Iterator[Block]:
     textual = {c.name for c in (*schema.columns, schema.label) if c.kind in _COMPARED_AS_TEXT}
 
     def column(name: str, cells: Sequence[str]) -> NDArray[Any]:
-        numbers = None if name in textual else encode.parse_numbers(cells)
+        numbers = None if name in textual else parse_numbers(cells)
         return np.array(cells, dtype=object) if numbers is None else numbers
 
     def blocks() -> Iterator[Block]:

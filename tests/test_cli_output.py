@@ -1,0 +1,91 @@
+"""What commands print: tables on a terminal, JSON elsewhere; and drafts of schemas."""
+
+import json
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from service import __version__
+from service.cli import common, main
+from service.datasets.schema import DeclaredSchema
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """(what it printed, what it said on standard error)."""
+
+    def run(*arguments, code=0):
+        monkeypatch.setattr("sys.argv", ["epsilond", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == code
+        return capsys.readouterr()
+
+    return run
+
+
+def test_the_version_is_printed(run):
+    assert run("--version").out == f"epsilond {__version__}\n"
+
+
+ROWS = [{"id": "ds_1", "rows": 12, "more": [1]}, {"id": "ds_22", "rows": None}]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_list_is_a_table_on_a_terminal_unless_json_is_asked(
+    terminal, as_json, monkeypatch, capsys
+):
+    monkeypatch.setattr(common.options, "as_json", as_json)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    common.show(ROWS, "id", "rows")
+    printed = capsys.readouterr().out
+    if terminal and not as_json:
+        assert printed == "id     rows\nds_1   12\nds_22  -\n"
+    else:
+        assert json.loads(printed) == ROWS
+
+
+def test_an_empty_table_says_so():
+    assert common.as_table([]) == "none"
+
+
+@pytest.mark.parametrize("env", [{}, {"EPSILOND_URL": "http://127.0.0.1:2"}])
+def test_the_service_is_where_the_option_or_the_environment_says(env, run, monkeypatch):
+    monkeypatch.delenv("EPSILOND_URL", raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert "http://127.0.0.1:1;" in run("--url", "http://127.0.0.1:1", "keys", "list", code=1).err
+    if env:
+        assert "http://127.0.0.1:2;" in run("keys", "list", code=1).err
+    else:
+        assert common.options.url == "http://127.0.0.1:1"
+        run("algorithms")
+        assert common.options.url == common.URL
+
+
+TABLE = "age,ward,flag, note ,y\n1,A,true,x,yes\n,B,false,,no\n"
+
+
+def test_a_draft_has_the_header_and_the_types_and_nothing_of_the_rows(run, tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text(TABLE)
+    printed = run("schema", "draft", table, "--label", "y")
+    drafted = json.loads(printed.out)
+    assert [(c["name"], c["kind"]) for c in drafted["columns"]] == [
+        ("age", "numeric"),
+        ("ward", "categorical"),
+        ("flag", "numeric"),
+        ("note", "categorical"),
+    ]
+    assert drafted["label"]["kind"] == "binary"
+    assert "release without noise" in printed.err
+    table.write_text(TABLE.replace("A", "Q").replace("1", "77").replace("x", "z"))
+    assert run("schema", "draft", table, "--label", "y").out == printed.out
+    with pytest.raises(ValidationError, match="bounds must be declared"):
+        DeclaredSchema.model_validate(drafted)  # until its owner has filled it in
+    table.write_text(TABLE.replace("yes", "1").replace("no\n", "0\n"))
+    assert json.loads(run("schema", "draft", table, "--label", "y").out)["label"]["lower"] is None
+    said = run("schema", "draft", table, "--label", "z", code=2).err
+    assert "has no column 'z'; it has: age, ward, flag, note, y." in said
