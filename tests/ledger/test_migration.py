@@ -156,11 +156,9 @@ def migrated(url):
         assert check_ledger(connection) == []
         account = account_from(connection.execute(select(accounts)).one())
         costs = connection.execute(select(entries).where(entries.c.kind == "reserve")).all()
-        found = {
-            who: {limit.purpose: limit for limit in standing.limits}
-            for who, standing in standings(connection, account, ["ann", "bob"]).items()
-        }
-        said = budget(connection, account, "ann")
+        now = standings(connection, account, ["ann", "bob"])
+        found = {who: {limit.purpose: limit for limit in one.limits} for who, one in now.items()}
+        said = budget(connection, now["ann"])
     db.dispose()
     return found, costs, said
 

@@ -363,16 +363,17 @@ class World:
     def revoke(self, who):
         """Somebody's key; they are given another."""
         old = self.keys[who]
+        of = api_keys.c.id == old
 
         def run(actor):
             try:
                 with self.db.write() as connection:
-                    of = api_keys.c.id == old
                     connection.execute(update(api_keys).where(of).values(revoked_ms=now_ms()))
                     new = create_key(connection, who)[0]
             finally:  # whether or not it was told that it is done
                 with self.look() as connection:
-                    if not valid_credentials(connection, {old}):
+                    found = connection.execute(select(api_keys.c.revoked_ms).where(of))
+                    if found.scalar_one() is not None:
                         self.revoked.add(old)
                         self.keys[who] = new
 
