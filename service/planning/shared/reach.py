@@ -23,7 +23,7 @@ from service.planning.problem import Problem
 from service.planning.spec import Facts, JobSpec
 
 REACH = 4.0
-HARM = 0.05
+HARM = 0.03
 _NEAR, _FAR = 1e-12, 1e12
 
 
