@@ -1,8 +1,8 @@
 """The set of a job that names none: the one that its algorithm does best with, from public facts."""
 
+from service.planning.feasible import DefaultSet
 from service.planning.lattice import target
 from service.planning.needs import Needs
-from service.planning.sets.default import DefaultSet
 from service.planning.shared.reach import expected_distance
 from service.planning.spec import Facts, JobSpec
 

@@ -13,9 +13,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
 from service.planning.algorithms import ALGORITHMS
 from service.planning.conversion import Kind
 from service.planning.draft import Part, Prediction, PrivateClip, Smoothing
+from service.planning.feasible import DefaultSet
 from service.planning.lattice import Lattice
 from service.planning.releases import Release
-from service.planning.sets.default import DefaultSet
 from service.planning.spec import Facts, JobSpec
 
 if TYPE_CHECKING:
