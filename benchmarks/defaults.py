@@ -9,8 +9,8 @@ their declared bounds (some are indicators), labels whose bounds are wider than 
 rows, many columns, unbounded columns and labels. A score is 1 - loss/(loss of the best constant), on
 rows that were not fitted: R^2, for the squared loss. 0 is the constant, and "best" is least squares or
 L-BFGS on the same rows, not private. Means over runs at each epsilon, delta 1e-6, with the number of
-steps; a Plan that refuses says so. REACH and HARM of service/planning/shared/reach.py are those of the
-least regret here.
+steps; a Plan that refuses says so. --reach and --harm replace REACH and HARM of
+service/planning/shared/reach.py.
 """
 
 import argparse

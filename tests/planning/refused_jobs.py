@@ -134,7 +134,7 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     "a clip by another name": (
         UNBOUNDED,
         spec(SGD, parameters={"clip": "secret"}),
-        "it takes: steps, clip, moment",
+        "it takes: steps, clip, clip_share, clip_quantile, moment",
         spec(SGD, parameters={"clip": "private"}),
     ),
     "a clip of nothing": (

@@ -9,10 +9,10 @@ from service.planning.advice import advice
 from service.planning.catalog import CATALOG, plan
 from service.planning.choose import choose, compare
 from service.planning.default_set import ROOM
+from service.planning.feasible import DefaultSet
 from service.planning.lattice import target
 from service.planning.losses import LOSSES
 from service.planning.plan import Plan
-from service.planning.sets.default import DefaultSet
 from service.planning.shared.reach import REACH, expected_distance
 from service.planning.spec import Facts, JobSpec
 from tests.planning.cases import ROWS, facts

@@ -40,13 +40,13 @@ SHORT = """A kind without parameters, or with their defaults, may be given by it
 
 
 SETS_ARE = f"""All weights lie in a convex set. A job that names none (`default`) gets the one that its
-algorithm does best with, and its Plan names it: `all` for those whose steps need no set, else an
-`l2_ball`, or an `l1_ball` where vertices are chosen. How far weights are expected to be follows from
-public facts: with the usual size of a margin M (labels are within 1, log-odds within 3), rows whose
-entries are at most `linf`, and the noise of one mean gradient in units of its clip, D is M times the
-smaller of {REACH:g}/linf and {HARM:g}/noise. An l2 ball has the radius {ROOM:g} D, an l1 ball
-{SPARSE:g} D. So it does not matter how many columns there are, and where noise is large the model
-stays near a constant.
+algorithm does best with, and its Plan names it: `all` for those whose steps need no set, and where
+labels have no bounds; else an `l2_ball`, or an `l1_ball` where vertices are chosen. How far weights
+are expected to be follows from public facts. With the usual size of a margin M (labels are within 1,
+log-odds within 3), rows whose entries are at most `linf`, and the noise of one mean gradient in units
+of its clip, D is M times the smaller of {REACH:g}/linf and {HARM:g}/noise. An l2 ball has the radius
+{ROOM:g} D, an l1 ball {SPARSE:g} D. So it does not matter how many columns there are, and where noise
+is large the model stays near a constant.
 
 """
 
