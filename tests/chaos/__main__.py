@@ -33,7 +33,10 @@ def table(recovery):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__, formatter_class=plain
+    )
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", choices=("celery", "embedded"))
@@ -47,7 +50,7 @@ def main():
     shares["embedded"] = options.kills - shares["celery"]
     if options.engine:
         shares = {options.engine: options.kills}
-    failed = False
+    failed, given_up = False, [("without", name) for name in options.without]
     with tempfile.TemporaryDirectory(prefix="epsilond-chaos-") as temporary:
         for engine, kills in shares.items():
             folder = (options.folder or Path(temporary)) / engine
@@ -62,7 +65,8 @@ def main():
                 ) from None
             result = campaign.result
             if options.record:
-                command = f'make chaos KILLS={kills} FIRST={options.seed} ARGS="--engine {engine}"'
+                words = " ".join(f"--{k} {v}" for k, v in [("engine", engine), *given_up])
+                command = f'make chaos KILLS={kills} FIRST={options.seed} ARGS="{words}"'
                 record(f"chaos-{engine}", command=command, **result)
             print(table(result["recovery"]))
             print(json.dumps({k: v for k, v in result.items() if k != "recovery"}, indent=1))

@@ -18,6 +18,7 @@ FEW = {
     "embedded": {"the service killed with its workers", "an embedded worker killed"},
 }
 WITHOUT = ("disks", "network")
+pytestmark = pytest.mark.timeout(900)  # a campaign starts many processes, and waits for all jobs
 
 
 @pytest.fixture(scope="module", params=ENGINES)
