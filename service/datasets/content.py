@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.datasets.cells import BOOLEANS, as_digit, parse_number, texts
+from service.datasets.cells import as_digit, parse_number, texts
 from service.datasets.read import Block
 
 
@@ -38,13 +38,15 @@ class ContentMac:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._sum = self._earlier = self._rows = 0
+        self._booleans = False  # in the block at hand
 
     def add(self, block: Block) -> None:
         columns = list(block.values())
+        self._booleans = any(values.dtype.kind == "b" for values in columns)
         added = self._sum_of([self._words(values) for values in columns])
         self._rows += len(columns[0])
         self._sum = (self._sum + added) % (1 << 256)
-        if any(map(_has_booleans, columns)):
+        if self._booleans:
             added = self._sum_of([self._words(values, earlier=True) for values in columns])
         self._earlier = (self._earlier + added) % (1 << 256)
 
@@ -77,7 +79,11 @@ class ContentMac:
             numbers[np.isnan(numbers)] = np.nan
             return numbers.view(np.uint64)
         cells = list(map(repr, values.tolist())) if values.dtype.kind == "b" else texts(values)
-        table = {cell: self._word(cell if earlier else as_digit(cell)) for cell in set(cells)}
+        table = {}
+        for cell in set(cells):
+            digit = cell if earlier else as_digit(cell)
+            self._booleans |= digit is not cell
+            table[cell] = self._word(digit)
         return np.fromiter(map(table.__getitem__, cells), np.uint64, len(cells))
 
     def _word(self, cell: str) -> int:
@@ -87,11 +93,3 @@ class ContentMac:
         text = cell.strip().encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(text, digest_size=8, key=self._key, person=b"text")
         return int.from_bytes(digest.digest(), "little")
-
-
-def _has_booleans(values: NDArray[Any]) -> bool:
-    if values.dtype.kind in "iuf":
-        return False
-    return values.dtype.kind == "b" or not BOOLEANS.keys().isdisjoint(
-        {cell.strip().lower() for cell in set(texts(values))}
-    )

@@ -143,7 +143,8 @@ def encode_label(schema: Schema, values: NDArray[Any], tally: Tally | None = Non
     """
     label, seen = schema.label, (tally or Tally()).columns[schema.label.name]
     y = _label(schema, label, np.asarray(values), seen)
-    seen.values(y)
+    if not isinstance(label, NumericLabel):  # whose span was seen as it was clipped
+        seen.values(y)
     return y
 
 
@@ -180,7 +181,6 @@ def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any], seen:
         seen.values(v)
         return _divided(column, v)
     v = _clipped(v, column.lower, column.upper, seen)
-    seen.values(v)
     lower, upper = column.lower, column.upper
     if column.log1p:
         v, lower, upper = np.log1p(v), math.log1p(lower), math.log1p(upper)
@@ -188,7 +188,11 @@ def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any], seen:
 
 
 def _clipped(v: Floats, lower: float, upper: float, seen: Seen) -> Floats:
-    seen.clipped += int(((v < lower) | (v > upper)).sum())
+    if len(v):
+        low, high = v.min(), v.max()
+        if low < lower or high > upper:  # else nothing to count, as in most blocks
+            seen.clipped += int(((v < lower) | (v > upper)).sum())
+        seen.span(min(max(low, lower), upper), min(max(high, lower), upper))
     return v.clip(lower, upper)
 
 

@@ -61,8 +61,10 @@ class Seen:
 
     def values(self, encoded: NDArray[Any]) -> None:
         if len(encoded):
-            self.low = min(self.low, encoded.min())
-            self.high = max(self.high, encoded.max())
+            self.span(encoded.min(), encoded.max())
+
+    def span(self, low: float, high: float) -> None:
+        self.low, self.high = min(self.low, low), max(self.high, high)
 
     @property
     def constant(self) -> bool:
