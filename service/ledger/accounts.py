@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from service.db import lock, new_id, now_ms
 from service.errors import BudgetAlreadySet, InvalidRequest
@@ -115,8 +115,11 @@ def open_account(
     return account_from(row)
 
 
+_OF_LINEAGE = select(accounts).where(accounts.c.lineage_id == bindparam("lineage"))
+
+
 def find_account(connection: Connection, lineage_id: str | None) -> Account | None:
-    row = connection.execute(select(accounts).where(accounts.c.lineage_id == lineage_id)).first()
+    row = connection.execute(_OF_LINEAGE, {"lineage": lineage_id}).first()
     return None if row is None else account_from(row)
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, insert, or_, select, update
 
 from service.db import new_id, now_ms
 from service.planning.price import AccountTerms, largest_fitting_epsilon
@@ -64,11 +64,10 @@ def open_limits(
     connection: Connection, account_id: str, people: Collection[str] | None = None
 ) -> tuple[Limit | None, dict[str, Limit]]:
     """The cap, if there is one, and the shares of these people (None: of all) that have one."""
-    query = select(limits).where(_open(account_id))
+    query, values = _OPEN, dict[str, Any](account=account_id)
     if people is not None:
-        mine = limits.c.principal_id.in_(sorted(people))
-        query = query.where(or_(limits.c.principal_id.is_(None), mine))
-    found = {row.principal_id: limit_from(row) for row in connection.execute(query)}
+        query, values = _OPEN_TO, {**values, "people": sorted(people)}
+    found = {row.principal_id: limit_from(row) for row in connection.execute(query, values)}
     return found.pop(None, None), found
 
 
@@ -145,5 +144,15 @@ def limit_from(row: Row[Any]) -> Limit:
     )
 
 
-def _open(account_id: str) -> Any:
+def _open(account_id: Any) -> Any:
     return and_(limits.c.account_id == account_id, limits.c.until_seq.is_(None))
+
+
+# every quote asks these several times, and to put a statement together takes as long as to run it
+_OPEN = select(limits).where(_open(bindparam("account")))
+_OPEN_TO = _OPEN.where(
+    or_(
+        limits.c.principal_id.is_(None),
+        limits.c.principal_id.in_(bindparam("people", expanding=True)),
+    )
+)

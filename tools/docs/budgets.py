@@ -153,7 +153,7 @@ def _steps(url: str) -> Iterator[list[str]]:
         with db.read() as connection:
             now = find_account(connection, lineage)
             assert now is not None
-            said = budget(connection, now, analyst)
+            said = budget(connection, standing(connection, now, analyst))
         left = {limit["limit"]: f"{limit['fraction_remaining']:.1%}" for limit in said["limits"]}
         amounts = [left.get(name, "–") for name in ("ceiling", "cap", "share")]
         spent, remaining = said["epsilon_spent"], said["epsilon_remaining"]
