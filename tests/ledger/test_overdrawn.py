@@ -6,6 +6,7 @@ from sqlalchemy import update
 from service.errors import BudgetExceeded
 from service.jobs.cancel import cancel
 from service.ledger.adjust import set_frozen
+from service.ledger.admission import standing
 from service.ledger.check import check_ledger
 from service.ledger.limits import open_limits
 from service.ledger.statement import budget
@@ -20,7 +21,7 @@ def harness(db, tmp_path):
 
 def said(harness):
     with harness.db.read() as connection:
-        return budget(connection, harness.account(), harness.owner)
+        return budget(connection, standing(connection, harness.account(), harness.owner))
 
 
 def cap(harness):
