@@ -16,7 +16,7 @@ psi(x) = e^(k x) - 1 - k (1 - e^(-x)).
 D_a <= C + a mu^2/2 + log(5)/k; and w is m-GDP for m = 2 (h + C M(h/2)), h = sides mu/2, M being Mills'
 ratio, so that D_a <= a m^2/2 too.
 
-**Proof.** docs/proofs/objective-perturbation.md.
+**Proof.** docs/proofs/perturbed-minimum.md.
 """
 
 from decimal import Decimal, localcontext

@@ -16,7 +16,7 @@ L0 X2 in l2; and the Jacobian's determinant by a factor within (1 + c)^(+-1), c 
 X2^2/Lambda. The computed point is within (residual + half of b's lattice's diagonal)/Lambda of the
 minimiser for the unrounded b, whatever the rows: twice that is the second noise's sensitivity.
 
-**Proof.** docs/proofs/objective-perturbation.md, of the theorem in minima.py: the exact minimiser
+**Proof.** docs/proofs/perturbed-minimum.md, of the theorem in minima.py: the exact minimiser
 costs `PerturbedMinimum`; given it, the point's distance from it depends on the rows (and on b), and
 its norm is at most half the sensitivity: a Gaussian (Laplace) release after the first. Their sum is
 what leaves.

@@ -22,7 +22,7 @@ class PerturbedMinimum(ReleaseBase):
     slope has one sign.
 
     For Laplace noise the density of b changes by a factor of at most e^(sensitivity/scale), and the
-    determinant by 1 + curvature/strong (docs/proofs/objective-perturbation.md).
+    determinant by 1 + curvature/strong (docs/proofs/perturbed-minimum.md).
     """
 
     kind: Literal["perturbed_minimum"] = "perturbed_minimum"

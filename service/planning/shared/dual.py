@@ -14,7 +14,7 @@ by at most ||r||/Lambda: this needs no argument about how the point came to be, 
 rest on how fast the ascent is. `error` bounds what floats add to r. Where the bound exceeds
 `residual` more passes are made, over rows drawn independently; in them the expected distance from
 the optimum of the dual falls by e^(-s) per pass, for any rows
-(docs/proofs/objective-perturbation.md)."""
+(docs/proofs/perturbed-minimum.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
