@@ -121,7 +121,7 @@ def calibrate_moments(name: str, goal: Target, facts: Facts, order: Order) -> Mo
     if facts.columns > COLUMNS_MAX:
         raise PlanRefused(
             f"{name} releases the second moments of all pairs of columns, of at most {COLUMNS_MAX}, "
-            f"and this dataset has {facts.columns}; use gradient-descent."
+            f"and this dataset has {facts.columns}; use an algorithm that sums gradients alone."
         )
     norm = norm_of(goal)
     label = max(1, int(LABEL_WEIGHT * row_bound(facts, order)))
@@ -137,7 +137,7 @@ def calibrate_moments(name: str, goal: Target, facts: Facts, order: Order) -> Mo
     if a < 1:
         raise PlanRefused(
             f"privacy.epsilon is too small for {name}: the noise of moments would leave 64-bit "
-            "integers. Ask a larger epsilon, or use gradient-descent."
+            "integers. Ask a larger epsilon, or use an algorithm that sums gradients alone."
         )
     return MomentLattice(
         order=order,
