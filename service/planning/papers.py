@@ -16,6 +16,7 @@ LR_HT = (
 LR_OP = (
     "Lowy, Razaviyayn: Output perturbation for differentially private convex optimization (2021)"
 )
+ADASSP = "Wang: Revisiting differentially private linear regression (2018)"
 NEWTON = (
     "Ganesh, Haghifam, Steinke, Thakurta: Faster differentially private convex optimization via "
     "second-order methods (2023)"

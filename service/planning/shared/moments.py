@@ -36,6 +36,7 @@ by E = z z' - u u'.
 that, a is 2^10, or 90 for 2^30 rows of second moments: its rounding wastes little.
 """
 
+from dataclasses import replace
 from math import isqrt, sqrt
 from typing import Literal
 
@@ -150,6 +151,16 @@ def calibrate_moments(name: str, goal: Target, facts: Facts, order: Order) -> Mo
         sensitivity_units=sensitivity(facts, order, norm, label, a),
         step=1 / a,
     )
+
+
+def part_of(goal: Target, share: float) -> Target:
+    """For moments; enough to pay for something."""
+    part = replace(goal, units=int(goal.units * share))
+    if part.units == 0:
+        raise PlanRefused(
+            "privacy.epsilon is too small to pay for moments and for more; ask a larger epsilon."
+        )
+    return part
 
 
 def deviation(lattice: MomentLattice) -> float:
