@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, select, text
 
 from service.db import Database, migrate
 from service.ledger.accounts import account_from
-from service.ledger.admission import standing, standings
+from service.ledger.admission import standings
 from service.ledger.check import check_ledger
 from service.ledger.statement import budget
 from service.planning.catalog import plan

@@ -54,7 +54,6 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import (
@@ -78,6 +77,7 @@ from service.planning.shared.moments import (
     Coordinates,
     calibrate_moments,
     derived,
+    part_of,
 )
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
@@ -212,16 +212,9 @@ def _moments(
 ) -> tuple[MomentLattice, MomentLattice, Target]:
     """The lattices of first and second moments, and what is left to pay for sums."""
 
-    def part(of: float) -> Target:
-        return replace(goal, units=int(goal.units * of))
-
-    means_share, moments_share = part(share * OF_MEANS), part(share * (1 - OF_MEANS))
-    if means_share.units == 0:
-        raise PlanRefused(
-            "privacy.epsilon is too small to pay for moments and for sums; ask a larger epsilon."
-        )
-    means = calibrate_moments(NAME, means_share, facts, 1)
-    moments = calibrate_moments(NAME, moments_share, facts, 2)
+    of_means, of_moments = (part_of(goal, share * of) for of in (OF_MEANS, 1 - OF_MEANS))
+    means = calibrate_moments(NAME, of_means, facts, 1)
+    moments = calibrate_moments(NAME, of_moments, facts, 2)
     paid = Sequence(parts=(means.release(), moments.release()))
     return means, moments, replace(goal, units=goal.units - goal.cost(paid))
 

@@ -36,6 +36,7 @@ by E = z z' - u u'.
 that, a is 2^10, or 90 for 2^30 rows of second moments: its rounding wastes little.
 """
 
+from dataclasses import replace
 from math import isqrt, sqrt
 from typing import Literal
 
@@ -121,7 +122,7 @@ def calibrate_moments(name: str, goal: Target, facts: Facts, order: Order) -> Mo
     if facts.columns > COLUMNS_MAX:
         raise PlanRefused(
             f"{name} releases the second moments of all pairs of columns, of at most {COLUMNS_MAX}, "
-            f"and this dataset has {facts.columns}; use gradient-descent."
+            f"and this dataset has {facts.columns}; use an algorithm that sums gradients alone."
         )
     norm = norm_of(goal)
     label = max(1, int(LABEL_WEIGHT * row_bound(facts, order)))
@@ -137,7 +138,7 @@ def calibrate_moments(name: str, goal: Target, facts: Facts, order: Order) -> Mo
     if a < 1:
         raise PlanRefused(
             f"privacy.epsilon is too small for {name}: the noise of moments would leave 64-bit "
-            "integers. Ask a larger epsilon, or use gradient-descent."
+            "integers. Ask a larger epsilon, or use an algorithm that sums gradients alone."
         )
     return MomentLattice(
         order=order,
@@ -150,6 +151,16 @@ def calibrate_moments(name: str, goal: Target, facts: Facts, order: Order) -> Mo
         sensitivity_units=sensitivity(facts, order, norm, label, a),
         step=1 / a,
     )
+
+
+def part_of(goal: Target, share: float) -> Target:
+    """For moments; enough to pay for something."""
+    part = replace(goal, units=int(goal.units * share))
+    if part.units == 0:
+        raise PlanRefused(
+            "privacy.epsilon is too small to pay for moments and for more; ask a larger epsilon."
+        )
+    return part
 
 
 def deviation(lattice: MomentLattice) -> float:
