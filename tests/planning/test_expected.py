@@ -45,7 +45,7 @@ def lines(monkeypatch):
     """Two algorithms that are known, the first of them ten times better than the other."""
 
     def use(better, other, loss="logistic"):
-        flat = Curve(-3.0, (0.0,) * len(expected.features(10, 2, 1.0, 0.1)), -1.0, 1.0)
+        flat = Curve(-3.0, (0.0,) * len(expected.features(10, 2, 0.1)), -1.0, 1.0)
         known = {(better, loss): flat, (other, loss): replace(flat, intercept=-0.7)}
         monkeypatch.setattr(expected, "curves", lambda: known)
 
@@ -127,3 +127,10 @@ def test_actual_errors_are_as_often_within_the_band_as_it_says(name, tmp_path, m
             )
             inside.append(said.low <= actual <= said.high)
     assert np.mean(inside) >= 0.75
+
+
+def test_auto_takes_a_categorical_label_and_says_who_has_no_loss_for_it():
+    candidates = compare(spec("auto", "softmax"), facts(loss="softmax"), 10**12)
+    assert choose(candidates)[0].algorithm
+    refusals = [c.refusal for c in candidates if c.plan is None]
+    assert any("a categorical label has none" in refusal for refusal in refusals)
