@@ -146,7 +146,7 @@ class Needs:
                 instead(),
             )
         if self.parabola and not self._takes_parabola(loss):
-            yield Misfit(f"is for the squared loss, and {kind} is another", instead)
+            yield Misfit(f"is for the squared loss, and {kind} is another", instead())
         if self.smooth and not loss.smooth:
             yield Misfit(f"needs a smooth loss and {kind} has a corner", instead())
 
