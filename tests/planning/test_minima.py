@@ -240,7 +240,7 @@ def test_laplace_noise_costs_its_shift_and_the_determinant():
     assert release.renyi(2) <= release.pure() and release.mu_squared() > 0
 
 
-def plane_losses(loss, common, pair, strong, sigma, reach=7.0, points=181):
+def plane_losses(loss, common, pair, strong, sigma, reach=7.0, points=101):
     """(loss, weight) of minimisers in the plane on the first of two neighbours: for every b of a grid
     the minimiser by damped Newton steps, then both densities there."""
     slope, bend, *_ = loss
@@ -257,9 +257,9 @@ def plane_losses(loss, common, pair, strong, sigma, reach=7.0, points=181):
 
     first, second = ([*common, one] for one in pair)
     w = np.zeros_like(g)
-    for step in range(300):
+    for step in range(120):
         left = gradient(first, w) + sigma * g
-        curved = jacobian(first, w) + 0.25 * len(first) * 0.9 ** (step // 10) * np.eye(2)
+        curved = jacobian(first, w) + 0.25 * len(first) * 0.8 ** (step // 4) * np.eye(2)
         w -= np.linalg.solve(curved, left[..., None])[..., 0]
     assert np.abs(gradient(first, w) + sigma * g).max() < 1e-8 * sigma
     shifted = gradient(second, w) / sigma
@@ -268,7 +268,7 @@ def plane_losses(loss, common, pair, strong, sigma, reach=7.0, points=181):
     return told, weight
 
 
-@pytest.mark.parametrize("angle", np.linspace(0, pi, 5))
+@pytest.mark.parametrize("angle", np.linspace(0, pi, 4))
 @pytest.mark.parametrize("label", [1, -1])
 @pytest.mark.parametrize(("strong", "sigma"), [(0.5, 4.0), (1.0, 1.0), (5.0, 0.7)])
 def test_no_pair_in_the_plane_tells_more_than_the_price(strong, sigma, angle, label):
