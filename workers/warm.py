@@ -20,7 +20,7 @@ from workers.data import Data
 from workers.progress import Progress
 from workers.randomness import Randomness
 
-_FIRST = [("gradient-descent", {"loss": "logistic"}), ("accelerated-sgd", {"loss": "logistic"})]
+_OFTEN = {"loss": "logistic"}
 _ROWS, _COLUMNS = 20, 17
 _SCALES = {"feature_step": 1e-3, "linf_units": 4095, "l2_units": 4095}
 
@@ -35,7 +35,7 @@ def warming() -> Iterator[None]:
     """One tiny job of every kind, each when it is asked for: each algorithm's examples, rows of either
     storage, noise of either kind; what is asked most often first."""
     jobs = [(name, example) for name, entry in CATALOG.items() for example in entry.examples]
-    jobs = [*_FIRST, *(job for job in jobs if job not in _FIRST)]
+    jobs.sort(key=lambda job: job[1] != _OFTEN)
     for storage, delta, (name, job) in product(("fixed", "float64"), (1e-6, 0.0), jobs):
         few = {"steps": 2, "clip": 1.0, "batch": 10}
         fields = CATALOG[name].parameters.model_fields

@@ -65,7 +65,7 @@ GAUSSIAN = [
     ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
     ("adversarial-output-perturbation", "fixed", 7, solved(perturbation=0.002, steps=3)),
     ("objective-perturbation", "fixed", 4, tilted()),
-    ("adversarial-output-perturbation", "fixed", 3, solved(perturbation=1.5, steps=3)),
+    ("adversarial-output-perturbation", "fixed", 3, solved(perturbation=0.05, steps=3)),
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
     ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
