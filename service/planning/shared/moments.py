@@ -56,7 +56,7 @@ from service.planning.spec import Facts
 COLUMNS_MAX = 1000  # half a million entries of noise, and systems that are solved in a second
 DERIVED_UNITS = 4095  # the bound on a derived row, without its constant
 LABEL_WEIGHT = 0.5  # of a label at its bound, in bounds of a row
-_WEIGHT_MAX = 2**10  # of an entry: a thousandth is all that its rounding may waste
+_WEIGHT_MAX = 2**14  # of an entry: its rounding wastes next to nothing
 _RANGE = 2**62
 
 Order = Literal[1, 2]
