@@ -64,9 +64,9 @@ class Parameters(BaseModel):
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    means = calibrate_moments(NAME, part_of(goal, parameters.share), facts, 1)
-    left = replace(goal, units=goal.units - goal.cost(means.release()))
-    moments = calibrate_moments(NAME, left, facts, 2)
+    moments = calibrate_moments(NAME, part_of(goal, 1 - parameters.share), facts, 2)
+    left = replace(goal, units=goal.units - goal.cost(moments.release()))
+    means = calibrate_moments(NAME, left, facts, 1)
     noise = deviation(moments) * moments.step * moments.diagonal / p.n / 4095**2  # of a white entry
     return Draft(
         dimension=p.d,

@@ -32,8 +32,8 @@ by E = z z' - u u'.
 - l1, with b = a: the sum over j <= i of |z_i z_j| is (||z||_1^2 + |z|^2)/2, and E has at most twice
   that: D = a (N^2 + R^2), N = the largest ||z||_1.
 
-**Range.** An entry of a contribution is at most M, and a is so small that b n M < 2^62. Within
-that, a is 2^10, or 90 for 2^30 rows of second moments: its rounding wastes little.
+**Range.** An entry of a contribution is at most M, and a is so small that b n M < 2^62. Within that,
+a is at most 2^14, and about 180 for 2^30 rows of second moments: its rounding wastes little.
 """
 
 from dataclasses import replace
@@ -56,7 +56,7 @@ from service.planning.spec import Facts
 COLUMNS_MAX = 1000  # half a million entries of noise, and systems that are solved in a second
 DERIVED_UNITS = 4095  # the bound on a derived row, without its constant
 LABEL_WEIGHT = 0.5  # of a label at its bound, in bounds of a row
-_WEIGHT_MAX = 2**10  # of an entry: a thousandth is all that its rounding may waste
+_WEIGHT_MAX = 2**14  # of an entry: its rounding wastes next to nothing
 _RANGE = 2**62
 
 Order = Literal[1, 2]
