@@ -85,6 +85,7 @@ class Stage:
             starts_max=8,
             lease_seconds=LEASE_SECONDS,
         )
+        assert self.settings.keys  # made now: what the first history drew for them, no replay would
         empty, self.scenes = self.db.content(), []
         for number, scene in enumerate(SCENES):
             with seeded(number):
