@@ -150,7 +150,7 @@ def main(arguments=None):
     asked = set(filter(None, options.problems.split(",")))
     names = [name for name in names if not asked or Path(name).stem in asked]
     epsilons = tuple(map(float, filter(None, options.epsilons.split(",")))) or EPSILONS
-    results, all_rows, overtaken = Results("default"), [], []
+    results, all_rows, overtaken = Results(), [], []
     for name in names:
         those = list(cells((name,), epsilons, others=False))
         if load(name).kind == "categorical":  # no peer has several classes

@@ -155,7 +155,7 @@ def test_the_defaults_are_put_beside_baselines_on_rows_of_a_file(home, capsys):
     printed = capsys.readouterr().out
     assert "objective perturbation" in printed and "of 1 cells a private peer" in printed
     cell = fits.Cell(str(home / "rows.npz"), "logistic", 1.0)
-    assert default.peer_skill(fits.Results("default"), cell, "diffprivlib", 2) is None
+    assert default.peer_skill(fits.Results(), cell, "diffprivlib", 2) is None
 
 
 def test_only_the_best_setting_of_a_peer_counts(home):

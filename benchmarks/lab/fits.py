@@ -106,8 +106,8 @@ def planned(cell: Cell, only: tuple[str, ...] = ()) -> Planned:
 class Results:
     """Every fit there ever was, by its problem, Plan and seed."""
 
-    def __init__(self, name: str = "fits") -> None:
-        self.path = path = problems.HOME / f"{name}.jsonl"
+    def __init__(self) -> None:
+        self.path = path = problems.HOME / "fits.jsonl"
         self.lines: dict[str, dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
