@@ -68,6 +68,9 @@ bench-million: ## every algorithm through HTTP on a million rows by a hundred co
 noise: ## write docs/noise.md: calibrated noise beside the papers'
 	@python3 tools/dev.py run -- python -m tools.noise $(ARGS)
 
+bench-defaults: ## what a job gets that names nothing but its loss, on synthetic tables
+	@python3 tools/dev.py run -- python -m benchmarks.defaults $(ARGS)
+
 bench-utility: ## excess risk against n, beside the theorems
 	@python3 tools/dev.py run -- python -m benchmarks.utility $(ARGS)
 

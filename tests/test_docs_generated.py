@@ -23,7 +23,7 @@ ENDINGS = {name.rsplit("-", 1)[1] for name in CATALOG}  # sgd, wolfe, descent, .
 NAMES = {
     "algorithm": {*CATALOG, AUTO},
     "loss": {loss.name() for loss in LOSSES},
-    "set": {feasible.name() for feasible in SETS},
+    "set": {"default", *(feasible.name() for feasible in SETS)},
     "regulariser": {regulariser.name() for regulariser in REGULARISERS},
 }
 each_page = pytest.mark.parametrize("path", PROSE, ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 from service.api.auth import Caller, visible_job
 from service.errors import JobNotFinished, PlanRefused
 from service.jobs.card import weights_of
-from service.planning.sets.default import DefaultSet
+from service.planning.feasible import DefaultSet
 from service.planning.spec import JobSpec
 from service.tables import models
 

@@ -64,6 +64,7 @@ function quoteWords(quote) {
       ["Jobs like this", num(quote.jobs_that_fit), "still fit"],
       ["Largest ε", num(quote.largest_epsilon), "that fits"],
     ]),
+    quote.advice && h("p", { class: "help" }, quote.advice),
     choice && h("p", { class: "help" }, h("b", null, choice.algorithm), ". ", choice.reason),
   ];
 }

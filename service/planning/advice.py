@@ -1,8 +1,8 @@
 """What a quote says of a Plan whose noise is likely to leave nothing of what rows have to tell.
 
 Said from public facts alone, and no part of the Plan. The rule is reach.py's: the noise of one mean
-gradient, against the margins of a model that is better than a constant. In benchmarks/defaults.py
-models beat the constant by little or nothing where NOISY is exceeded, whatever the algorithm."""
+gradient, against the margins of a model that is better than a constant. NOISY is a rough threshold,
+read off benchmarks/defaults.py for gradient-descent and accelerated-sgd."""
 
 from math import ceil, log10
 

@@ -1,8 +1,8 @@
 """The set of a job that names none: the one that its algorithm does best with, from public facts."""
 
+from service.planning.feasible import DefaultSet
 from service.planning.lattice import target
 from service.planning.needs import Needs
-from service.planning.sets.default import DefaultSet
 from service.planning.shared.reach import expected_distance
 from service.planning.spec import Facts, JobSpec
 
@@ -19,7 +19,8 @@ def with_set(needs: Needs, spec: JobSpec, facts: Facts) -> JobSpec:
 
 def _default(needs: Needs, spec: JobSpec, facts: Facts) -> dict[str, object]:
     sets = needs.sets_for(spec)
-    if needs.best_over_all and "all" in sets:
+    free = facts.label == "unbounded" and spec.loss.margin  # weights are as large as labels
+    if (needs.best_over_all or free) and "all" in sets:
         return {"kind": "all"}
     d = spec.loss.weights(facts.columns, facts.classes)
     distance = expected_distance(spec, facts, target(spec, facts), d)

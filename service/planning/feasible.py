@@ -1,6 +1,6 @@
 """What every feasible set tells of itself. Its operations act on released weights: post-processing."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from service.planning.kinds import Kind
 from service.planning.vectors import Floats
@@ -56,3 +56,9 @@ class BaseSet(Kind):
     def corners(self, d: int, unit: float) -> Corners:
         """Its vertices, in units of `unit`."""
         raise TypeError(f"{self.kind} has no list of vertices")
+
+
+class DefaultSet(BaseSet):
+    """The set that the algorithm does best with, by public facts; the Plan names it."""
+
+    kind: Literal["default"] = "default"

@@ -14,9 +14,9 @@ from service.planning.algorithms import ALGORITHMS
 from service.planning.conversion import Kind
 from service.planning.draft import Part, Prediction, PrivateClip, Smoothing
 from service.planning.expected import Expected
+from service.planning.feasible import DefaultSet
 from service.planning.lattice import Lattice, MomentLattice
 from service.planning.releases import Release
-from service.planning.sets.default import DefaultSet
 from service.planning.spec import Facts, JobSpec
 
 if TYPE_CHECKING:

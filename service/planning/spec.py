@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from service.planning.conversion import EPSILON_MAX
+from service.planning.feasible import DefaultSet
 from service.planning.kinds import Public
 from service.planning.losses import Loss
 from service.planning.price import AccountTerms
 from service.planning.regularisers import Regulariser
 from service.planning.regularisers.none import NoRegulariser
 from service.planning.sets import AskedSet
-from service.planning.sets.default import DefaultSet
 
 
 class Facts(Public):

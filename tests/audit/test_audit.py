@@ -105,6 +105,8 @@ CLIPS = [
     ("accelerated-clipped-sgd", 17.0, 1e-6, "float64", "longer", choosing_clip(0.9)),
     ("proximal-sgd", 17.0, 1e-6, "fixed", "opposite", choosing_clip(0.1, 0.01)),
     ("localized-subgradient", 17.0, 1e-6, "fixed", "opposite", choosing_clip(0.1, 0.01)),
+    ("gradient-descent", 17.0, 1e-6, "float64", "longer", choosing_clip(0.9)),
+    ("accelerated-sgd", 17.0, 1e-6, "fixed", "opposite", choosing_clip(0.1, 0.01)),
 ]
 # epsilon, delta, the canary's row, how many rows lean its way, what the job asks
 CHOICES = [

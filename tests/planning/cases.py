@@ -84,9 +84,10 @@ def facts(
 
 
 def spec(algorithm: str, epsilon: float = 1.0, delta: float | None = None, **more: Any) -> JobSpec:
-    """A job as its row in ROWS asks for it, at this privacy; `more` overrides the row."""
+    """A job as its row in ROWS asks for it, at this privacy; `more` overrides the row. Over a ball
+    unless a set is named: what a job's own default stands for is tested in test_defaults.py."""
     privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
-    asked = {"dataset": "d", "algorithm": algorithm, "privacy": privacy}
+    asked = {"dataset": "d", "algorithm": algorithm, "privacy": privacy, "set": "l2_ball"}
     job = ROWS[algorithm].job if algorithm in ROWS else {"loss": "logistic"}
     return JobSpec.model_validate(asked | job | more)
 

@@ -14,6 +14,7 @@ SMOOTH = [
     n for n in fitting("binary") if n in {e.name() for e in LOSSES if e().convex and e().smooth}
 ]
 SGD, GD = "clipped-sgd", "gradient-descent"
+MIRROR = "proximally-guided-mirror-descent"
 ABSOLUTE = spec(GD, loss="absolute")
 REFUSED = {  # facts, refused job, what the refusal says, the job that it points to
     "unknown algorithm": (
@@ -55,23 +56,11 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     ),
     "unbounded without clip": (
         UNBOUNDED,
-        spec(GD),
+        spec(MIRROR),
         "set parameters.clip",
-        spec(GD, parameters={"clip": 2.0}),
+        spec(MIRROR, parameters={"clip": 2.0}),
     ),
     "logistic on a number without bounds": (FREE, spec(GD), "these do: absolute", ABSOLUTE),
-    "squares of a label without bounds": (
-        FREE,
-        spec(GD, loss="squared"),
-        "set parameters.clip to the gradient norm at which to clip, or use the set l2_ball and a",
-        spec(GD, loss="squared", parameters={"clip": 2.0}),
-    ),
-    "heavy tails of a label without bounds": (
-        FREE,
-        spec(SGD, loss="squared"),
-        "has no bound of its own here (unbounded columns or labels",
-        spec(SGD, loss="squared", parameters={"clip": "private"}),
-    ),
     "one pass over more rows than there are": (
         facts(rows=100),
         spec(SGD, parameters={"batch": 40, "steps": 3}),
@@ -142,22 +131,10 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
         "set parameters.steps to at most 50",
         spec(SGD, parameters={"steps": 50}),
     ),
-    "heavy tails without a clip": (
-        UNBOUNDED,
-        spec(SGD),
-        'set parameters.clip to "private" or to the gradient norm',
-        spec(SGD, parameters={"clip": "private"}),
-    ),
-    "heavy tails without a clip or a moment": (
-        UNBOUNDED,
-        spec("accelerated-clipped-sgd"),
-        "or parameters.moment_bound to a bound on a moment",
-        spec("accelerated-clipped-sgd", parameters={"moment_bound": 1.0}),
-    ),
     "a clip by another name": (
         UNBOUNDED,
         spec(SGD, parameters={"clip": "secret"}),
-        "it takes: steps, clip, moment",
+        "it takes: steps, clip, clip_share, clip_quantile, moment",
         spec(SGD, parameters={"clip": "private"}),
     ),
     "a clip of nothing": (

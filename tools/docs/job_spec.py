@@ -6,11 +6,13 @@ from typing import get_args
 from pydantic import BaseModel
 
 from service.planning.catalog import CATALOG
+from service.planning.default_set import ROOM, SPARSE
 from service.planning.loss import BaseLoss
 from service.planning.losses import LOSSES
 from service.planning.needs import LABELS
 from service.planning.regularisers import REGULARISERS
 from service.planning.sets import SETS
+from service.planning.shared.reach import HARM, REACH
 from service.planning.spec import JobSpec, ModelKind, Privacy, Released
 from tools.docs.markdown import doc, escaped, example, names, own_fields, parameters, table, written
 
@@ -37,6 +39,18 @@ SHORT = """A kind without parameters, or with their defaults, may be given by it
 """
 
 
+SETS_ARE = f"""All weights lie in a convex set. A job that names none (`default`) gets the one that its
+algorithm does best with, and its Plan names it: `all` for those whose steps need no set, and where
+labels have no bounds; else an `l2_ball`, or an `l1_ball` where vertices are chosen. How far weights
+are expected to be follows from public facts. With the usual size of a margin M (labels are within 1,
+log-odds within 3), rows whose entries are at most `linf`, and the noise of one mean gradient in units
+of its clip, D is M times the smaller of {REACH:g}/linf and {HARM:g}/noise. An l2 ball has the radius
+{ROOM:g} D, an l1 ball {SPARSE:g} D. So it does not matter how many columns there are, and where noise
+is large the model stays near a constant.
+
+"""
+
+
 def pages() -> dict[str, str]:
     JobSpec.model_validate(EXAMPLE | {"dataset": "ds"})
     text = (
@@ -45,8 +59,7 @@ def pages() -> dict[str, str]:
         + example(EXAMPLE)
         + f"\n{own_fields(JobSpec)}\n{SHORT}"
         + f"## Losses\n\n{losses()}\n"
-        + "## Sets\n\nAll weights lie in a convex set; `l2_ball` unless one is named.\n\n"
-        + f"{kinds(SETS, 'sets')}\n"
+        + f"## Sets\n\n{SETS_ARE}{kinds(SETS, 'sets')}\n"
         + "## Regularisers\n\nBesides `ridge`. Intercepts are left out.\n\n"
         + f"{kinds(REGULARISERS, 'regularisers')}\n"
         + f"## Models\n\n{kinds(get_args(get_args(ModelKind)[0]), 'models')}\n"

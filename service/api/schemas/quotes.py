@@ -61,6 +61,10 @@ class QuoteView(Description):
     largest_epsilon: float = Field(description="The largest that fits the budget and your share.")
     jobs_that_fit: int = Field(description="How many jobs like this one still fit.")
     steps: int = Field(description="That progress will count.")
+    advice: str | None = Field(
+        description="What would help, where noise will probably leave a model no better than a "
+        "constant. From public facts."
+    )
     choice: ChoiceView | None = Field(description='With algorithm "auto": why this one.')
     plan: Plan
     plan_digest: str

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from service.planning.feasible import BaseSet
+from service.planning.feasible import BaseSet, DefaultSet
 from service.planning.kinds import classes, union
-from service.planning.sets.default import DefaultSet
 
 SETS: tuple[type[BaseSet], ...] = classes(
     __name__,
