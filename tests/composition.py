@@ -241,6 +241,8 @@ _SINGLE: dict[str, Callable[[Any], Pair]] = {
     "gaussian": lambda r: Pair.gaussian(r.sensitivity / r.sigma),
     **dict.fromkeys(("pure", "laplace"), lambda r: Pair.laplace(r.sensitivity / r.scale)),
     **dict.fromkeys(("exponential", "choice"), lambda r: Pair.exponential(r.sensitivity / r.scale)),
+    # a slope at its bound that does not bend, which an objective may have
+    "perturbed_minimum": lambda r: getattr(Pair, r.noise)(r.sensitivity / r.scale),
     "sampled_gaussian": lambda r: Pair.drawn_gaussian(
         r.sensitivity / r.sigma, r.batch, r.population
     ),

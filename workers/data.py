@@ -245,9 +245,8 @@ class Data:
 
     @_guarded
     def noisy_minimum(self, make: Callable[[Blocks, Floats], Floats]) -> Floats:
-        """The Plan's point, made by `make` from all rows and the linear term b of its objective, which
-        nobody else sees: given b, a replaced record moves the point's distance from the exact minimiser
-        by at most its sensitivity."""
+        """The Plan's point, made by `make` from all rows and its objective's linear term, which nobody
+        else sees. A replaced record moves its distance from the exact minimiser by its sensitivity."""
         schedule = self._plan.schedule
         if not isinstance(schedule, PerturbedMinimumSchedule):
             raise WrongDataError("the Plan's objective has no linear term")

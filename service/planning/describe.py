@@ -9,6 +9,7 @@ made by the names of its fields, which all schedules share:
     lattice, later      the lattice of a phase's sums; that of differences, beside the Plan's own
     lattice_step        the units of a point per lattice unit
     batch, first_batch  the rows of a step; of the first step of a period
+    term_step           the units of an objective's linear term per lattice unit
     phases, rounds      parts that read rows of their own, `rows` of them or those in [start, stop)
     step_from_zero()    how far one unit of a noisy sum moves a weight, where one step is all
 """
@@ -242,7 +243,7 @@ def _minimum(context: _Context, node: PerturbedMinimum) -> DescribedRelease:
     return _described(
         context,
         mechanism="Gaussian" if node.noise == "gaussian" else "Laplace",
-        released="the minimiser of the objective with a random linear term",
+        released="the sum of clipped gradients, by way of the minimiser of the objective",
         sensitivity=node.sensitivity * step,
         noise=node.scale * step,
         norm="l2" if node.noise == "gaussian" else "l1",

@@ -1,4 +1,4 @@
-"""What the exact minimiser of a randomly tilted objective tells of one record, in decimals, rounded up.
+"""What the minimiser of a randomly tilted objective tells of one record: in decimals, rounded up.
 
 w = argmin sum l(<w, x_i>, y_i) + (strong/2) ||w||^2 + <b, w>, b normal. In units of b's standard
 deviation a replaced record moves the gradient by a vector of the parallelogram of two records' slopes
@@ -16,7 +16,7 @@ psi(x) = e^(k x) - 1 - k (1 - e^(-x)).
 D_a <= C + a mu^2/2 + log(5)/k; and w is m-GDP for m = 2 (h + C M(h/2)), h = sides mu/2, M being Mills'
 ratio, so that D_a <= a m^2/2 too.
 
-**Proof.** docs/proofs/objective-perturbation.md.
+**Proof.** docs/proofs/perturbed-minimum.md.
 """
 
 from decimal import Decimal, localcontext
@@ -61,7 +61,7 @@ def _moments(mu: Decimal, C: Decimal, sides: int, order: int) -> tuple[Decimal, 
     grown, shrunk, up, down = (k * C).exp(), (-k * C).exp(), C.exp(), (-C).exp()
     small = mu / 2 if sides == 1 else mu / Decimal(2).sqrt()
     counts = ((mu, 1), (small, 2)) if sides == 1 else ((mu, 2), (small, 2))
-    terms = [grown, -1 - k, k * down, shrunk, k * up, -1 - k]
+    terms = [grown, Decimal(-1 - k), k * down, shrunk, k * up, Decimal(-1 - k)]
     for v, times in counts:
         middle, power = 1 - tail(v / 2), (order * k * v * v / 2).exp()
         of_each = [

@@ -49,6 +49,12 @@ def solved(loss="huber", **parameters):
     return {"loss": loss, "ridge": 2.0, "parameters": parameters}
 
 
+def tilted(loss="logistic"):
+    """A job that releases the minimiser of a tilted objective. The ridge keeps it so short that the
+    canary's derivative stays at its clip, and so the gradient moves by all that one record can."""
+    return {"loss": loss, "ridge": 20.0, "set": "all", "parameters": {"clip": 0.02}}
+
+
 def phased(loss="hinge"):
     """A job by phases. Rows of zeros move nothing, so a canary at the head of its phase moves all of
     the phase's iterates by all that one record can."""

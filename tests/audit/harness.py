@@ -23,6 +23,7 @@ gate, which says that the attack is a strong one. A gate is about the auditor, n
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from math import log, sqrt
 from typing import Any
@@ -36,6 +37,7 @@ from service.planning.algorithms.phased_sgd import PhasedSgdSchedule
 from service.planning.lattice import ScoreLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.releases.metering import Running
+from service.planning.shared.dual import PerturbedMinimumSchedule
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import Ballot
@@ -131,6 +133,10 @@ class Game:
             return points * lattice.contribution_units
         if isinstance(lattice, ScoreLattice):
             return 1.0  # what is seen is the end of an axis
+        schedule = self.plan.schedule
+        if isinstance(schedule, PerturbedMinimumSchedule):  # as far as the ridge alone holds it
+            moved = schedule.term.sensitivity * schedule.term_step / schedule.strong_convexity
+            return moved / 2 / schedule.lattice_step
         return (lattice.sensitivity_units - lattice.slack_units) / 2
 
     def black(self, played: Round) -> float:
@@ -266,7 +272,7 @@ def on_lattice(played: Round) -> bool:
 
 
 def score_of(plan: Plan) -> Score:
-    if plan.release.gaussian() is not None:
+    if _mu_squared(plan) is not None:
         return mu_of
     return lambda fpr, fnr: epsilon_of(fpr, fnr, plan.guarantee.delta)
 
@@ -316,8 +322,9 @@ def epsilon_of(fpr: float, fnr: float, delta: float = 0.0) -> float:
 
 
 def claim(plan: Plan) -> float:
-    """What was paid for: mu for plain Gaussian noise, else the epsilon at the Plan's delta."""
-    mu_squared = plan.release.gaussian()
+    """What was paid for: mu for Gaussian noise on sums, points and objectives, else the epsilon at the
+    Plan's delta."""
+    mu_squared = _mu_squared(plan)
     if mu_squared is not None:
         return sqrt(mu_squared)
     if plan.guarantee.delta > 0:
@@ -325,3 +332,8 @@ def claim(plan: Plan) -> float:
     epsilon = plan.release.pure()
     assert epsilon is not None
     return float(epsilon)
+
+
+def _mu_squared(plan: Plan) -> Fraction | None:
+    tilted = isinstance(plan.schedule, PerturbedMinimumSchedule)
+    return plan.release.mu_squared() if tilted and plan.guarantee.delta else plan.release.gaussian()

@@ -17,6 +17,7 @@ from tests.audit.games import (
     prefixed,
     rounds,
     solved,
+    tilted,
     unbounded,
 )
 from tests.audit.harness import FAMILY, audit, claim
@@ -61,6 +62,7 @@ GAUSSIAN = [
     ("output-perturbation", "fixed", 11, solved("absolute", solver="sgd", steps=2)),
     ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
     ("adversarial-output-perturbation", "fixed", 7, solved(perturbation=0.002, steps=3)),
+    ("objective-perturbation", "fixed", 4, tilted()),
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
     ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
@@ -85,6 +87,7 @@ LAPLACE = [
     ("output-perturbation", "fixed", 0, solved(steps=3)),
     ("tilted-output-perturbation", "fixed", 1, solved(tilt=0.05, steps=3)),
     ("adversarial-output-perturbation", "fixed", 2, solved(perturbation=0.002, steps=3)),
+    ("objective-perturbation", "fixed", 6, tilted()),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2)),
     ("online-to-nonconvex", "fixed", 0, prefixed("first-order", period=1, steps=2, block=1)),
 ]

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from tests.audit.games import choosing, clipped, drawn, game
+from tests.audit.games import choosing, clipped, drawn, game, tilted
 from tests.audit.harness import (
     FAMILY,
     QUICK,
@@ -21,6 +21,7 @@ from tests.audit.harness import (
     play,
 )
 from workers.algorithms import RUNS
+from workers.algorithms.objective_perturbation import minimum
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.sums import Sums
@@ -109,7 +110,7 @@ MUTANTS = [
     (OneBatchTwice, "clipped-sgd", "logistic"),
     (FloatNoise, "gradient-descent", "logistic"),
 ]
-ALPHA = FAMILY / (len(MUTANTS) + 6)
+ALPHA = FAMILY / (len(MUTANTS) + 8)
 
 
 @pytest.mark.parametrize(("mutant", "algorithm", "loss"), MUTANTS)
@@ -127,6 +128,36 @@ def test_a_choice_whose_sensitivity_lacks_the_two_is_caught():
     mutant = attack(target, "choice", 12 * ROUNDS, ALPHA, SensitivityWithoutTheTwo)
     assert mutant.worst > claim(target.plan)
     assert attack(target, "honest choice", ROUNDS, ALPHA).worst <= claim(target.plan)
+
+
+class HalfTilt(Spy):
+    """A linear term of half the scale that was priced."""
+
+    def noisy_minimum(self, make):
+        return super().noisy_minimum(lambda blocks, term: make(blocks, term / 2))
+
+
+class TooLong(Spy):
+    """Records whose slopes are twice as large as their bound."""
+
+    def noisy_minimum(self, make):
+        double = {"slope_bound": 2 * self._plan.schedule.slope_bound}
+        wrong = self._plan.schedule.model_copy(update=double)
+
+        def longer(blocks, term):
+            plan = self._plan.model_copy(update={"schedule": wrong})
+            return minimum(plan, wrong, blocks, term, self, Progress())
+
+        return super().noisy_minimum(longer)
+
+
+@pytest.mark.parametrize("mutant", [HalfTilt, TooLong])
+def test_a_linear_term_that_is_too_small_for_what_it_hides_is_caught(mutant):
+    target = game("objective-perturbation", epsilon=11.0, delta=1e-6, **tilted())
+    found = attack(target, f"tilt {mutant.__name__}", ROUNDS, ALPHA, mutant)
+    assert found.worst > claim(target.plan)
+    honest = attack(target, f"honest {mutant.__name__}", 300, ALPHA)
+    assert honest.worst <= claim(target.plan)
 
 
 class KeptBatch(Spy):

@@ -20,6 +20,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "output-perturbation": {"loss": "logistic", "ridge": 0.1},
     "tilted-output-perturbation": {"loss": "logistic", "ridge": 0.1, "parameters": {"tilt": 0.02}},
     "proximally-guided-mirror-descent": {"loss": "logistic"},
+    "objective-perturbation": {"loss": "logistic"},
     "phased-sgd": {"loss": "logistic"},
     "frank-wolfe": {"loss": "logistic", "set": {"kind": "l1_ball"}},
     "polyhedral-stochastic-frank-wolfe": {

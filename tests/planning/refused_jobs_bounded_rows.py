@@ -5,6 +5,7 @@ from tests.planning.cases import facts, spec
 from tests.planning.refused_jobs import ABSOLUTE, FREE, GD, UNBOUNDED
 
 OP, PHASED, FW = "output-perturbation", "phased-sgd", "frank-wolfe"
+OBJECTIVE = "objective-perturbation"
 REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job that it points to
     **{
         f"{name} of a label without bounds": (
@@ -14,7 +15,7 @@ REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job t
             ABSOLUTE,
         )
         for name in CATALOG
-        if name in ("frank-wolfe", PHASED) or name.endswith("output-perturbation")
+        if name in ("frank-wolfe", PHASED) or name.endswith("-perturbation")
     },
     "phases for less than a unit": (
         facts(),
@@ -27,6 +28,24 @@ REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job t
         spec(OP, epsilon=1e-6, delta=1e-9),
         "use 0.0001",
         spec(OP, epsilon=1e-4, delta=1e-9),
+    ),
+    "a tilted minimiser for less than a unit": (
+        facts(),
+        spec(OBJECTIVE, epsilon=1e-6, delta=1e-9),
+        "use 0.0001",
+        spec(OBJECTIVE, epsilon=1e-4, delta=1e-9),
+    ),
+    "a tilted minimiser of a corner": (
+        facts(),
+        spec(OBJECTIVE, loss="hinge"),
+        "needs a smooth loss and hinge has a corner; use the loss",
+        spec(OBJECTIVE, loss="smoothed_hinge"),
+    ),
+    "a tilted minimiser over a box": (
+        facts(),
+        spec(OBJECTIVE, set="box"),
+        "it runs over: l2_ball, all",
+        spec(OBJECTIVE, set="l2_ball"),
     ),
     "a minimiser of unbounded rows": (
         UNBOUNDED,

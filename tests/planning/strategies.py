@@ -11,6 +11,7 @@ from service.planning.releases import (
     Laplace,
     LaplacePrefixes,
     Leaf,
+    PerturbedMinimum,
     Pure,
     Recursive,
     Release,
@@ -26,6 +27,12 @@ mechanisms = st.one_of(
     *(
         st.builds(kind, sensitivity=integers, scale=integers)
         for kind in (Pure, Laplace, Exponential, Choice)
+    ),
+    st.builds(
+        PerturbedMinimum,
+        noise=st.sampled_from(("gaussian", "laplace")),
+        **dict.fromkeys(("sensitivity", "scale", "curvature", "strong"), integers),
+        sides=st.sampled_from((1, 2)),
     ),
     st.builds(
         LaplacePrefixes,

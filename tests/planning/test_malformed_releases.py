@@ -9,6 +9,7 @@ from service.planning.releases import (
     Exponential,
     Gaussian,
     Laplace,
+    PerturbedMinimum,
     Pure,
     Repeat,
     Subsample,
@@ -16,6 +17,11 @@ from service.planning.releases import (
 from tests.planning.strategies import ANY
 
 NO_SIZE = [0, -1, 1.5, 2.0, float("nan"), float("inf"), -float("inf"), "3", None, True, [2], 0.0]
+MINIMUM = {
+    "noise": "gaussian",
+    **dict.fromkeys(("sensitivity", "scale", "curvature", "strong"), 3),
+    "sides": 1,
+}
 SHAPES = [
     (Gaussian, "sensitivity", {"sigma": 4}),
     (Gaussian, "sigma", {"sensitivity": 4}),
@@ -23,6 +29,10 @@ SHAPES = [
     (Pure, "scale", {"sensitivity": 4}),
     *((kind, "sensitivity", {"scale": 4}) for kind in (Exponential, Laplace, Choice)),
     *((kind, "scale", {"sensitivity": 4}) for kind in (Exponential, Laplace, Choice)),
+    *(
+        (PerturbedMinimum, field, {k: v for k, v in MINIMUM.items() if k != field})
+        for field in ("sensitivity", "scale", "curvature", "strong")
+    ),
     (Repeat, "times", {"release": Pure(sensitivity=1, scale=1)}),
     (Disjoint, "copies", {"parts": (Pure(sensitivity=1, scale=1),)}),
     (Subsample, "batch", {"release": Pure(sensitivity=1, scale=1), "population": 9}),

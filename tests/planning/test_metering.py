@@ -14,6 +14,7 @@ from service.planning.releases import (
     Gaussian,
     Laplace,
     Leaf,
+    PerturbedMinimum,
     Prefixes,
     Pure,
     Recursive,
@@ -22,7 +23,7 @@ from service.planning.releases import (
     Sequence,
     Subsample,
 )
-from service.planning.releases.metering import Ask, Prefix, Running
+from service.planning.releases.metering import Ask, LinearTerm, Prefix, Running
 from service.planning.shared.prefixes import columns, vectors
 from workers.prefixes import prefixes
 
@@ -39,6 +40,11 @@ ASKS = {
     Pure(sensitivity=3, scale=8): Ask("laplace", 3, 8, ALL),
     Exponential(sensitivity=3, scale=8): Ask("exponential", 3, 8, ALL),
 }
+
+
+MINIMUM = PerturbedMinimum(
+    noise="gaussian", sensitivity=3, scale=8, curvature=1, strong=20, sides=1
+)
 
 
 def taken(release, asks):
@@ -65,6 +71,23 @@ def test_one_release_is_let_out_once_and_as_it_was_priced(release):
         True,
         False,
     ]
+
+
+def test_a_linear_term_is_let_out_as_such_and_for_the_objective_that_was_priced():
+    ask = replace(ASKS[GAUSSIAN], how=LinearTerm(1, 20, 1))
+    others = [
+        ASKS[GAUSSIAN],
+        *(replace(ask, how=LinearTerm(*how)) for how in ((2, 20, 1), (1, 19, 1), (1, 20, 2))),
+        replace(ask, mechanism="laplace"),
+        replace(ask, sensitivity=4),
+        replace(ask, scale=9),
+        replace(ask, batch=5),
+    ]
+    assert taken(MINIMUM, [*others, ask, ask]) == [False] * 8 + [True, False]
+    assert taken(GAUSSIAN, [ask, ASKS[GAUSSIAN]]) == [False, True]
+    assert "linear term, by 1/20" in str(ask) and "linear term" in MINIMUM.meter().left()
+    both = Sequence(parts=(MINIMUM, GAUSSIAN))
+    assert taken(both, [ask, ASKS[GAUSSIAN], ask, ASKS[GAUSSIAN]]) == [True, True, False, False]
 
 
 def test_a_sequence_is_let_out_in_any_order_and_each_part_once():

@@ -57,7 +57,9 @@ def losses_of(loss, common, pair, strong, sigma):
     jumps = {each / x for x, y in [*common, *pair] if x for each in kinks(y)} | {-60, -8, 8, 60}
     cuts = sorted({min(ends), max(ends), *(each for each in jumps if min(ends) < each < max(ends))})
     steps = np.diff(cuts) / 8_000
-    w = np.concatenate([a + h * (np.arange(8_000) + 0.5) for a, h in zip(cuts, steps, strict=False)])
+    w = np.concatenate(
+        [a + h * (np.arange(8_000) + 0.5) for a, h in zip(cuts, steps, strict=False)]
+    )
 
     def log_density(records):
         jacobian = strong + sum(bend(w * x, y) * x * x for x, y in records)
@@ -236,3 +238,52 @@ def test_laplace_noise_costs_its_shift_and_the_determinant():
     assert release.pure() > Fraction(3, 8) + Fraction(log(1.1) - 1e-15)
     assert log_determinant(Fraction(1, 10**30)) == pytest.approx(1e-30)
     assert release.renyi(2) <= release.pure() and release.mu_squared() > 0
+
+
+def plane_losses(loss, common, pair, strong, sigma, reach=7.0, points=101):
+    """(loss, weight) of minimisers in the plane on the first of two neighbours: for every b of a grid
+    the minimiser by damped Newton steps, then both densities there."""
+    slope, bend, *_ = loss
+    grid = np.linspace(-reach, reach, points)
+    g = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
+    weight = np.exp(-(g**2).sum(-1) / 2) / (2 * pi) * (grid[1] - grid[0]) ** 2
+
+    def gradient(records, w):
+        return sum(slope(w @ x, y)[:, None] * x for x, y in records) + strong * w
+
+    def jacobian(records, w):
+        curved = [bend(w @ x, y)[:, None, None] * np.outer(x, x) for x, y in records]
+        return sum(curved) + strong * np.eye(2)
+
+    first, second = ([*common, one] for one in pair)
+    w = np.zeros_like(g)
+    for step in range(120):
+        left = gradient(first, w) + sigma * g
+        curved = jacobian(first, w) + 0.25 * len(first) * 0.8 ** (step // 4) * np.eye(2)
+        w -= np.linalg.solve(curved, left[..., None])[..., 0]
+    assert np.abs(gradient(first, w) + sigma * g).max() < 1e-8 * sigma
+    shifted = gradient(second, w) / sigma
+    dets = [np.linalg.det(jacobian(records, w)) for records in (first, second)]
+    told = ((shifted**2).sum(-1) - (g**2).sum(-1)) / 2 + np.log(dets[0] / dets[1])
+    return told, weight
+
+
+@pytest.mark.parametrize("angle", np.linspace(0, pi, 4))
+@pytest.mark.parametrize("label", [1, -1])
+@pytest.mark.parametrize(("strong", "sigma"), [(0.5, 4.0), (1.0, 1.0), (5.0, 0.7)])
+def test_no_pair_in_the_plane_tells_more_than_the_price(strong, sigma, angle, label):
+    chosen = LOSSES["logistic"]
+    x, z = np.array([1.0, 0.0]), np.array([np.cos(angle), np.sin(angle)])
+    common = [(np.array([0.6, -0.8]), 1), (np.array([0.0, 1.0]), -1)]
+    mu, c = Fraction(2 / sigma), Fraction(0.25 / strong)
+    gdp = sqrt(gdp_squared(mu, c, 1))
+    for pair in (((x, 1), (z, label)), ((z, label), (x, 1))):
+        told, weight = plane_losses(chosen, common, pair, strong, sigma)
+        assert weight.sum() == pytest.approx(1, abs=1e-6)
+        assert (weight * np.exp(-told)).sum() == pytest.approx(1, abs=2e-3)  # Q is a density too
+        for order in (2, 3):
+            found = log((weight * np.exp((order - 1) * told)).sum()) / (order - 1)
+            assert found <= float(renyi(mu, c, 1, order))
+        for epsilon in np.linspace(0, 2 * gdp, 7):
+            found = (weight * np.maximum(0, -np.expm1(epsilon - told))).sum()
+            assert found <= gaussian_delta(gdp, epsilon) + 1e-6

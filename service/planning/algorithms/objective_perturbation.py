@@ -1,8 +1,8 @@
 """Objective perturbation: add a random linear term to the objective, and release its minimiser.
 
-**Problem.** min over an l2 ball or all of R^d of (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l convex
-and smooth in its margin, its slope clamped to [-L0, L0] (`clip`; a clamped slope is still that of a
-convex loss), rows of enforced norm X2.
+**Problem.** min over an l2 ball or all of R^d of (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l
+convex and smooth in its margin, its slope clamped to [-L0, L0] (`clip`; a clamped slope is still
+that of a convex loss), rows of enforced norm X2.
 
 **Schedule.** Draw b, with independent normal entries (Laplace ones for delta = 0). Minimise
 
@@ -11,20 +11,21 @@ convex loss), rows of enforced norm X2.
 by dual coordinate ascent (shared/dual.py) until the gradient that is left is proved to be at most
 `residual`, and release that point plus a second, much smaller noise. b itself never leaves.
 
-**Sensitivity.** Neighbours replace one record. At any w the gradient of the sum moves by at most
-2 L0 X2 in l2; and the Jacobian's determinant by a factor within (1 + c)^(+-1), c = curvature X2^2/Lambda.
-The computed point is within (residual + half of b's lattice's diagonal)/Lambda of the minimiser for the
-unrounded b, whatever the rows: twice that is the second noise's sensitivity.
+**Sensitivity.** Neighbours replace one record. At any w the gradient of the sum moves by at most 2
+L0 X2 in l2; and the Jacobian's determinant by a factor within (1 + c)^(+-1), c = curvature
+X2^2/Lambda. The computed point is within (residual + half of b's lattice's diagonal)/Lambda of the
+minimiser for the unrounded b, whatever the rows: twice that is the second noise's sensitivity.
 
-**Proof.** docs/proofs/objective-perturbation.md, of the theorem in minima.py: the exact minimiser costs
-`PerturbedMinimum`; given it, and so b, the point's distance from it is a function of the rows, of norm
-at most half the sensitivity: a Gaussian (Laplace) release after the first. Their sum is what leaves.
+**Proof.** docs/proofs/perturbed-minimum.md, of the theorem in minima.py: the exact minimiser
+costs `PerturbedMinimum`; given it, the point's distance from it depends on the rows (and on b), and
+its norm is at most half the sensitivity: a Gaussian (Laplace) release after the first. Their sum is
+what leaves.
 
-**Choice of Lambda.** The price has a part that noise buys and C = log(1 + c), which a larger Lambda
-makes smaller for more bias. C gets the share f of the price at which 1/(1 - f) + g/(f A) is least: A is
-what the price has to give to C, and g, 0.02 epsilon and less in many dimensions, what more
-regularisation costs. For the second noise a 64th of the budget is kept: the noise of the first is then
-less than 1 % larger.
+**Choice of Lambda.** The price has a part that noise buys and C = log(1 + c), which a larger
+Lambda makes smaller for more bias. C gets the share f of the price at which 1/(1 - f) + g/(f A) is
+least: A is what the price has to give to C, and g, 0.02 epsilon and less in many dimensions, what
+more regularisation costs. For the second noise a 64th of the budget is kept: the noise of the
+first is then less than 1 % larger.
 
 **Errata.** The papers of 2011 and 2012 are about the exact minimiser, which no computer has. The shift
 of b depends on the minimiser, and so on b itself: what is known of a normal under a fixed shift does
@@ -94,7 +95,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     least = max(
         o.sensitivity(8 * o.error(reach, reach, 8 * first * sqrt(d))), lattice.finest(reach, d)
     )
-    wanted = _EASE * first * d / n / sqrt(bent * (bent + d * strong / n)) / each
+    wanted = _EASE * first * d / (n * bent + d * strong) / each
     sensitivity = max(rounded(max(wanted, 1.01 * least)), 1.01 * least)
     residual = o.residual(sensitivity)
     lattice = calibrate_point(of_point, d, sensitivity, reach)

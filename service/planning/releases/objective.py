@@ -13,15 +13,16 @@ from service.planning.releases.metering import Meter
 
 
 class PerturbedMinimum(ReleaseBase):
-    """The exact minimiser of sum_i l(<w, x_i>, y_i) + (L/2) ||w||^2 + <b, w> over all of R^d or a convex
-    set; b has independent entries of scale `scale`, normal or Laplace.
+    """The exact minimiser of sum_i l(<w, x_i>, y_i) + (L/2) ||w||^2 + <b, w> over all of R^d or a
+    convex set; b has independent entries of scale `scale`, normal or Laplace.
 
-    `sensitivity` bounds the l2 norm (l1, for Laplace noise) of the difference of two records' gradients
-    in b's units, each record's being at most half of it; curvature/strong bounds the curvature of one
-    record's loss in w over L. `sides` is 1 where, given its label, a record's slope has one sign.
+    `sensitivity` bounds the l2 norm (l1, for Laplace noise) of the difference of two records'
+    gradients in b's units, each record's being at most half of it; curvature/strong bounds the
+    curvature of one record's loss in w over L. `sides` is 1 where, given its label, a record's
+    slope has one sign.
 
     For Laplace noise the density of b changes by a factor of at most e^(sensitivity/scale), and the
-    determinant by 1 + curvature/strong (docs/proofs/objective-perturbation.md).
+    determinant by 1 + curvature/strong (docs/proofs/perturbed-minimum.md).
     """
 
     kind: Literal["perturbed_minimum"] = "perturbed_minimum"

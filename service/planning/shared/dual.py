@@ -1,19 +1,20 @@
 """The minimiser of a tilted objective, computed in float64 to a proved accuracy for every data set.
 
-**Problem.** F(w) = sum l(<w, x_i>, y_i) + (Lambda/2) ||w||^2 + <b, w> over a ball or all of R^d: n convex
-losses of slope at most L0 and curvature kappa in the margin, rows of norm at most X2.
+**Problem.** F(w) = sum l(<w, x_i>, y_i) + (Lambda/2) ||w||^2 + <b, w> over a ball or all of R^d: n
+convex losses of slope at most L0 and curvature kappa in the margin, rows of norm at most X2.
 
-**Schedule.** Dual coordinate ascent (Shalev-Shwartz and Zhang 2013). One number a_i per row, 0 at first;
-v = (sum a_i x_i - b)/Lambda and w its projection. Rows are visited in blocks, in an order that is drawn
-anew each pass and that no row enters; a visit moves a_i by s (-l'(<w, x_i>) - a_i), s = 1/(1 + c).
+**Schedule.** Dual coordinate ascent (Shalev-Shwartz and Zhang 2013). One number a_i per row, 0 at
+first; v = (sum a_i x_i - b)/Lambda and w its projection. Rows are visited in blocks, in an order
+that is drawn anew each pass and that no row enters; a visit moves a_i by s (-l'(<w, x_i>) - a_i),
+s = 1/(1 + c).
 
-**Accuracy.** After the last pass r = Lambda v + sum l'(<w, x_i>) x_i + b is computed. w is the exact
-minimiser for the linear term b - r, and minimisers of a Lambda-strongly convex function move by at most
-||r||/Lambda: this needs no argument about how the point came to be, so privacy does not rest on how
-fast the ascent is. `error` bounds what floats add to r. Where the bound exceeds `residual` more passes
-are made, over rows drawn independently; in them the expected distance from the optimum of the dual falls
-by e^(-s) per pass, for any rows (docs/proofs/objective-perturbation.md).
-"""
+**Accuracy.** After the last pass r = Lambda v + sum l'(<w, x_i>) x_i + b is computed. w is the
+exact minimiser for the linear term b - r, and minimisers of a Lambda-strongly convex function move
+by at most ||r||/Lambda: this needs no argument about how the point came to be, so privacy does not
+rest on how fast the ascent is. `error` bounds what floats add to r. Where the bound exceeds
+`residual` more passes are made, over rows drawn independently; in them the expected distance from
+the optimum of the dual falls by e^(-s) per pass, for any rows
+(docs/proofs/perturbed-minimum.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,9 +39,9 @@ _SAFE = 1 + 2.0**-16
 
 
 class PerturbedMinimumSchedule(Schedule):
-    """Minimise the sum of losses plus (strong_convexity/2) ||w||^2 plus a linear term within `radius` of
-    0, to a gradient of at most `residual`; release the point once, on multiples of `lattice_step`. The
-    linear term is `term`'s noise, in units of `term_step`."""
+    """Minimise the sum of losses plus (strong_convexity/2) ||w||^2 plus a linear term within
+    `radius` of 0, to a gradient of at most `residual`; release the point once, on multiples of
+    `lattice_step`. The linear term is `term`'s noise, in units of `term_step`."""
 
     kind: Literal["perturbed_minimum"] = "perturbed_minimum"
     steps: PositiveInt
@@ -142,7 +143,8 @@ def calibrate_term(goal: Target, bend: float, sides: Literal[1, 2]) -> Perturbed
 
 
 def _largest(cost: Callable[[int], int], most: int, high: int) -> int:
-    """An argument that costs at most `most`, and about that: `cost` is increasing, and nearly linear."""
+    """An argument that costs at most `most`, and about that: `cost` is increasing, and nearly
+    linear."""
     low, below = 1, cost(1)
     if below > most:
         return 0
