@@ -215,8 +215,8 @@ class Data:
 
     @_guarded
     def derive(self, centre: Floats, a: Floats, radius: float) -> Floats:
-        """From here on sums are over the rows a (x - centre)/radius behind a constant, as long as the Plan
-        says at most: which rows these are may follow from earlier releases. `a` as it was rounded."""
+        """From here on sums are over the rows a (x - centre)/radius behind a constant, no longer than
+        the Plan says: which rows these are may follow from earlier releases. `a` as it was rounded."""
         plan, constant = self._plan, self._plan.schedule.derived_constant()
         if constant is None:
             raise WrongDataError("sums of this Plan are over rows as they are stored")

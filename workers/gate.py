@@ -75,7 +75,9 @@ class Gate:
         if isinstance(lattice, MomentLattice):
             size = lattice.entries(self._columns)
         if not plain or exact.shape != (size,):
-            self._refuse("noise on something else than a vector of integers, as long as priced")
+            self._refuse(
+                "noise on something else than a vector of integers, one per weight or moment"
+            )
         self._pay(Ask(lattice.noise, release.sensitivity, scale, rows, batch, prefix))
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
         return np.asarray(exact + sampler(self._next(), exact.size, lattice.bits))

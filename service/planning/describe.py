@@ -163,8 +163,10 @@ def _count(node: Release) -> int:
 
 
 def _sequence(node: Sequence, context: _Context) -> Iterator[DescribedRelease]:
-    """Sums in sequence are on the Plan's lattice and then, of differences, on the schedule's other."""
-    lattices = iter((context.lattice, getattr(context.part, "later", context.lattice)))
+    """Moments come first, on lattices of their own; sums in sequence are on the Plan's lattice and
+    then, of differences, on the schedule's other."""
+    later = getattr(context.part, "later", context.lattice)
+    lattices = iter((*context.plan.schedule.moment_lattices(), context.lattice, later))
     for inner in node.parts:
         chosen = isinstance(inner, Exponential | Choice | PerturbedMinimum)
         own = context if chosen else replace(context, lattice=next(lattices, context.lattice))
@@ -218,6 +220,9 @@ def _vector(
     if lattice.kind == "point":
         step = context.part.lattice_step
         released, unit = "a point computed from the data", "weights"
+    elif lattice.kind == "moment":
+        step, unit = lattice.step, "lattice units of rows"
+        released = "a sum of rows and squares" if lattice.order == 1 else "a sum of second moments"
     else:
         step = lattice.step
         differences = lattice is not plan.lattice and lattice is getattr(

@@ -4,6 +4,7 @@ numbers are, in the plan functions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal, NamedTuple, get_args
 
 from service.planning.loss import BaseLoss
@@ -39,6 +40,7 @@ class Needs:
     sets: tuple[str, ...]
     margins: Literal["one", "some", "any"] = "any"  # of a loss; a geometric median has none
     smooth: bool = False
+    parabola: bool = False  # the squared loss: its slope is a line without an end
     convexity: Literal["convex", "weakly convex", "any"] = "convex"  # for a linear model
     models: tuple[str, ...] = ("linear",)
     regularisers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # with their sets
@@ -74,6 +76,7 @@ class Needs:
             "a convex loss": self.convexity == "convex",
             "a weakly convex loss": self.convexity == "weakly convex",
             "a smooth loss": self.smooth,
+            "the squared loss": self.parabola,
             "a loss of one margin": self.margins == "one",
             "a loss of margins": self.margins == "some",
             f"the set {either(self.sets)}": self.sets != ANY_SET,
@@ -139,6 +142,8 @@ class Needs:
                 + ("" if loss.weakly_convex else ", for it has a corner that points up"),
                 instead,
             )
+        if self.parabola and not self._takes_parabola(loss):
+            yield Misfit(f"is for the squared loss, and {kind} is another", instead)
         if self.smooth and not loss.smooth:
             yield Misfit(f"needs a smooth loss and {kind} has a corner", instead)
 
@@ -174,7 +179,14 @@ class Needs:
 
     def _takes_loss(self, loss: BaseLoss) -> bool:
         fits = self._takes_margins(loss) and self._takes_convexity(loss)
+        fits = fits and (self._takes_parabola(loss) or not self.parabola)
         return fits and (loss.smooth or not self.smooth)
+
+    def _takes_parabola(self, loss: BaseLoss) -> bool:
+        if not loss.margin:
+            return False
+        slope = loss.scalar()
+        return slope.straight and slope.argument == "residual" and slope.jump == inf
 
     def _takes_margins(self, loss: BaseLoss) -> bool:
         if self.margins == "one":

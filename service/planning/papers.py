@@ -20,6 +20,7 @@ OBJECTIVE = (
     "Kifer, Smith, Thakurta: Private convex empirical risk minimization and high-dimensional "
     "regression (2012)"
 )
+ADASSP = "Wang: Revisiting differentially private linear regression (2018)"
 NEWTON = (
     "Ganesh, Haghifam, Steinke, Thakurta: Faster differentially private convex optimization via "
     "second-order methods (2023)"

@@ -71,7 +71,8 @@ class Plan(Part):
     @property
     def moments(self) -> tuple[MomentLattice, ...]:
         """Of the moments that are released, if any are."""
-        return self.schedule.moment_lattices()
+        own = (self.lattice,) if isinstance(self.lattice, MomentLattice) else ()
+        return self.schedule.moment_lattices() + own
 
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))

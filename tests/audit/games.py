@@ -22,6 +22,12 @@ def clipped(steps, loss="logistic"):
     return {"loss": loss, "parameters": {"steps": steps, "clip": 0.05}}
 
 
+def shared(steps, share):
+    """The same with so much of the budget for moments."""
+    parameters = {"steps": steps, "clip": 1e-4, "share": share}  # below any slope, however sure
+    return {"loss": "logistic", "parameters": parameters}
+
+
 def drawn(steps, loss="logistic", **parameters):
     """The same over batches that are drawn: `batch` or `halvings` says how large."""
     return {"loss": loss, "parameters": {"steps": steps, "clip": 0.05, **parameters}}
@@ -146,6 +152,19 @@ def game(algorithm, storage="fixed", *, epsilon, delta, position=0, company=0, c
         worlds.append((x, y))
     norm = np.abs(row).sum() if delta == 0 else 1.0
     return Game(plan=made, worlds=(worlds[0], worlds[1]), position=position, direction=-row / norm)
+
+
+def moment_game(algorithm, pair, **job):
+    """Labels that balance, and a canary whose row is at its bound in both worlds, with one label or
+    the other: the same row, which moves sums the most, or one "across", which moves second moments."""
+    target = game(algorithm, position=3, **job)
+    worlds = []
+    for world in (0, 1):
+        x, y = np.zeros((ROWS, COLUMNS), dtype=np.int16), np.where(np.arange(ROWS) % 2, 1.0, -1.0)
+        x[3] = (0, 0, 4095) if world and pair == "across" else (0, 4095, 0)
+        y[3] = (1.0, -1.0)[world]
+        worlds.append((x, y))
+    return replace(target, worlds=(worlds[0], worlds[1]))
 
 
 def clip_game(algorithm, storage, canary, **job):

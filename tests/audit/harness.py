@@ -70,6 +70,7 @@ class Round:
     sums: list[tuple[Sequence[int], NDArray[np.float64]]]
     weights: NDArray[np.float64]
     clip: int = 0  # the number of the chosen one
+    ratio: float = 0.0  # the log-likelihood ratio of all of them, where a `Shadowed` run knows it
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Game:
         """The log-likelihood ratio, up to a factor, if the canary moves every sum or point that
         depends on its row by +c or -c: no statistic of them tells more."""
         lattice = self.plan.lattice
+        if self.shadowed:
+            return played.ratio
         seen = [
             (
                 total - self.start(played, number),
@@ -100,6 +103,11 @@ class Game:
     def weight(self, number: int) -> int:
         """How often release `number` has the canary: in prefix sums, the entry of its column."""
         return 1 if self.column is None else self.column[number]
+
+    @property
+    def shadowed(self) -> bool:
+        """Whether what is released depends on the canary in ways that no one vector says."""
+        return bool(self.plan.moments)
 
     @cached_property
     def column(self) -> list[int] | None:
@@ -145,6 +153,8 @@ class Game:
 
     def cancelling(self, played: Round) -> float:
         """A sum with the canary less one without it: their noise is independent, or it cancels."""
+        if self.shadowed:  # releases are of different lengths, and none is without the canary
+            return 0.0
         with_it = [total for rows, total in played.sums if self.position in rows]
         without = [total for rows, total in played.sums if self.position not in rows]
         return float(self.direction @ (with_it[0] - (without[0] if without else 0.0)))
@@ -183,13 +193,73 @@ class Spy(Data):
         return chosen
 
 
+class Exact(Data):
+    """What a world would let out, without noise, for the questions of a run in the other."""
+
+    def _vector(
+        self, exact: NDArray[np.int64], step: float, rows: range, **how: Any
+    ) -> NDArray[np.float64]:
+        self.exact = exact
+        return np.zeros(exact.size)
+
+
+class Shadowed(Spy):
+    """Asks the other world all that this one is asked, and so knows the likelihood ratio of what is
+    let out, given what was before: no statistic tells more. In favour of world one."""
+
+    def __init__(self, game: Game, world: int, randomness: Randomness) -> None:
+        super().__init__(game.plan, game.worlds[world], randomness)
+        self._sign, self.ratio = (-1.0, 1.0)[world], 0.0
+        self._other = Exact(game.plan, *game.worlds[1 - world], randomness)
+
+    def _vector(
+        self, exact: NDArray[np.int64], step: float, rows: range, **how: Any
+    ) -> NDArray[np.float64]:
+        released = super()._vector(exact, step, rows, **how)
+        lattice, seen, other = (
+            how.get("lattice") or self._plan.lattice,
+            released / step,
+            self._other,
+        )
+        if lattice.noise == "gaussian":
+            told = (exact - other.exact) @ (seen - (exact + other.exact) / 2) / 4.0**lattice.bits
+        else:
+            told = (np.abs(seen - other.exact) - np.abs(seen - exact)).sum() / 2.0**lattice.bits
+        self.ratio += self._sign * float(told)
+        return released
+
+    def noisy_means(self) -> NDArray[np.float64]:
+        self._other.noisy_means()
+        return super().noisy_means()
+
+    def noisy_moments(self, frame: Any) -> NDArray[np.float64]:
+        self._other.noisy_moments(frame)
+        return super().noisy_moments(frame)
+
+    def derive(self, *coordinates: Any) -> NDArray[np.float64]:
+        self._other.derive(*coordinates)
+        return super().derive(*coordinates)
+
+    def set_clip(self, factor: float) -> None:
+        self._other.set_clip(factor)
+        super().set_clip(factor)
+
+    def noisy_sum(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
+        self._other.noisy_sum(weights, start, stop)
+        return super().noisy_sum(weights, start, stop)
+
+
 def key(name: str, world: int, number: int) -> bytes:
     return hashlib.sha256(f"audit {name} {world} {number}".encode()).digest()
 
 
 def play(game: Game, world: int, noise_key: bytes, spy: type[Spy] = Spy) -> Round:
-    plan = game.plan
-    sums = spy(plan, game.worlds[world], Randomness(noise_key, game.digest))
+    plan, randomness = game.plan, Randomness(noise_key, game.digest)
+    if game.shadowed:
+        shadowed = (spy if issubclass(spy, Shadowed) else Shadowed)(game, world, randomness)
+        weights = RUNS[plan.algorithm](plan, shadowed, Progress())
+        return Round(sums=shadowed.seen, weights=weights, ratio=shadowed.ratio)
+    sums = spy(plan, game.worlds[world], randomness)
     weights = RUNS[plan.algorithm](plan, sums, Progress())
     return Round(sums=sums.seen, weights=weights, clip=sums.clip)
 

@@ -12,10 +12,12 @@ from tests.audit.games import (
     drawn,
     game,
     in_rounds,
+    moment_game,
     passing,
     phased,
     prefixed,
     rounds,
+    shared,
     solved,
     tilted,
     unbounded,
@@ -104,12 +106,12 @@ DRAWN = [
 # epsilon, delta, storage, how the canary differs, what the job asks: the clip is chosen
 CLIPS = [
     ("clipped-sgd", 8.0, 0.0, "float64", "longer", choosing_clip(0.8)),
-    ("clipped-sgd", 4.0, 0.0, "fixed", "opposite", choosing_clip(0.1, 0.01)),
+    ("clipped-sgd", 4.0, 0.0, "fixed", "same", choosing_clip(0.1, 0.01)),
     ("accelerated-clipped-sgd", 17.0, 1e-6, "float64", "longer", choosing_clip(0.9)),
-    ("proximal-sgd", 17.0, 1e-6, "fixed", "opposite", choosing_clip(0.1, 0.01)),
-    ("localized-subgradient", 17.0, 1e-6, "fixed", "opposite", choosing_clip(0.1, 0.01)),
+    ("proximal-sgd", 17.0, 1e-6, "fixed", "same", choosing_clip(0.1, 0.01)),
+    ("localized-subgradient", 17.0, 1e-6, "fixed", "same", choosing_clip(0.1, 0.01)),
     ("gradient-descent", 17.0, 1e-6, "float64", "longer", choosing_clip(0.9)),
-    ("accelerated-sgd", 17.0, 1e-6, "fixed", "opposite", choosing_clip(0.1, 0.01)),
+    ("accelerated-sgd", 17.0, 1e-6, "fixed", "same", choosing_clip(0.1, 0.01)),
 ]
 # epsilon, delta, the canary's row, how many rows lean its way, what the job asks
 CHOICES = [
@@ -119,13 +121,22 @@ CHOICES = [
     ("polyhedral-stochastic-frank-wolfe", 6.0, 0.0, 3, 1, in_rounds(2, "l1_ball")),
     ("polyhedral-stochastic-frank-wolfe", 9.0, 1e-6, 2, 0, in_rounds(2, "l1_ball")),
 ]
-ALPHA = FAMILY / (len(GAUSSIAN) + len(LAPLACE) + len(DRAWN) + len(CHOICES) + len(CLIPS))
+# epsilon, delta, how the canary differs, how much of what was paid the attack must find, what the job
+# asks: rows are seen in coordinates that were released
+MOMENTS = [
+    ("preconditioned-descent", 17.0, 1e-6, "same", 0.75, shared(3, 0.05)),
+    ("preconditioned-descent", 17.0, 1e-6, "across", 0.7, shared(1, 0.9)),
+    ("preconditioned-descent", 2.0, 0.0, "same", 0.2, shared(1, 0.1)),
+    ("sufficient-statistics", 17.0, 1e-6, "across", 0.75, {"loss": "squared", "parameters": {}}),
+    ("sufficient-statistics", 2.0, 0.0, "across", 0.05, {"loss": "squared", "parameters": {}}),
+]
+ALPHA = FAMILY / sum(map(len, (GAUSSIAN, LAPLACE, DRAWN, CHOICES, CLIPS, MOMENTS)))
 UNGATED_ROUNDS = 3000  # where nothing but the claim is tested
 
 
 def test_every_algorithm_of_the_catalog_is_attacked():
-    choices = {row[0] for row in CHOICES}
-    assert {row[0] for row in GAUSSIAN} == {row[0] for row in LAPLACE} == set(CATALOG) - choices
+    others = {row[0] for row in (*CHOICES, *MOMENTS)}
+    assert {row[0] for row in GAUSSIAN} == {row[0] for row in LAPLACE} == set(CATALOG) - others
 
 
 def hides(target, name, depth, gate):
@@ -188,3 +199,12 @@ def test_chosen_clips_and_sums_under_them_hide_the_canary_as_promised(
         return found.clip >= 0.2 * choice if canary == "longer" else found.white >= 0.1 * paid
 
     assert hides(target, name, depth, gate)
+
+
+@pytest.mark.parametrize(("algorithm", "epsilon", "delta", "pair", "least", "job"), MOMENTS)
+def test_moments_and_sums_over_derived_rows_hide_the_canary_as_promised(
+    algorithm, epsilon, delta, pair, least, job, depth
+):
+    name = f"moments {algorithm} {epsilon} {delta} {pair} {job}"
+    target = moment_game(algorithm, pair, epsilon=epsilon, delta=delta, **job)
+    assert hides(target, name, depth, lambda found, paid, _: found.white >= least * paid)

@@ -13,7 +13,7 @@ import pytest
 from service.errors import PlanRefused
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import UNITS, budget_units
-from service.planning.lattice import SCALE_MAX, ScoreLattice, SumLattice
+from service.planning.lattice import SCALE_MAX, MomentLattice, ScoreLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.price import (
     epsilon_alone,
@@ -86,13 +86,16 @@ def test_the_guarantee(case):
         assert lattice.scale <= SCALE_MAX
         return
     assert lattice.bits <= 56
+    for of_moments in made.moments:
+        assert of_moments.release().sensitivity == of_moments.sensitivity_units
+        assert rows * of_moments.beside * 4095**of_moments.order < 2**62
     if isinstance(lattice, SumLattice):
         assert lattice.release().sensitivity == 2 * lattice.contribution_units
         entry = lattice.contribution_units
         if lattice.derivative_units is not None:
             entry = lattice.derivative_units * made.facts.linf_units
         assert rows * entry < 2**63
-    else:
+    elif not isinstance(lattice, MomentLattice):
         assert lattice.release().sensitivity == lattice.sensitivity_units > lattice.slack_units
 
 

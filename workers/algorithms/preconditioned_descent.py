@@ -73,7 +73,7 @@ def _start(schedule: PreconditionedDescentSchedule, located: Located, white: Whi
     rules, y = schedule.coordinates, located.frame.label_centre
     slopes = white.b * white.kept(white.b, white.b_noise, rules.doubt)
     if schedule.residual or schedule.window is not None:
-        return np.concatenate([[y], slopes])
+        return np.concatenate([[y + schedule.tilt * sqrt(white.residual(slopes))], slopes])
     p = (1 + _likely(y)) / 2
     slopes *= 0.5 / max(p * (1 - p), 0.1)
     slopes *= min(1.0, _START / max(sqrt(white.spread(slopes)), 1e-9))
@@ -151,12 +151,12 @@ def _intercept(
     variance: float,
     kept: float,
 ) -> float:
-    """The intercept, weighed against what the mean of y says of it; where margins vary, that says
-    nothing of a loss of y m."""
+    """The intercept, weighed against what the mean of y says of it: all that there is to say of a
+    parabola's, or of a constant model's likelihood."""
     y, noise = located.frame.label_centre, located.label_noise
+    if schedule.window is not None or (kept > 0 and not schedule.residual):
+        return w
     if not schedule.residual:
-        if kept > 0 or schedule.window is not None:
-            return w
         p = (1 + _likely(y)) / 2
         y, noise = log(p / (1 - p)), noise / (2 * p * (1 - p))
     return (w / variance + y / noise**2) / (1 / variance + 1 / noise**2)

@@ -1,8 +1,8 @@
 """Rows in other coordinates, as integers whose norm is bounded whatever the coordinates are.
 
-Each derived row is a function of one stored row and of public numbers. What it is good for rests on
-floats; its bounds do not: every entry is clamped as an integer, and `_within` shrinks the row until the
-sum of its squares, in int64, is within the limit.
+Each derived row is a function of one stored row and of public numbers. What it is good for rests
+on floats; its bounds do not: every entry is clamped as an integer, and `_within` shrinks the row
+until the sum of its squares, in int64, is within the limit.
 """
 
 import numpy as np
@@ -20,8 +20,9 @@ def _entry(value):
     value = value if value == value else 0.0  # noqa: PLR0124 - vector code for isnan
     value = value if value < 4095.0 else 4095.0
     value = value if value > -4095.0 else -4095.0
-    units = np.int64(np.floor(value + 0.5))
-    return np.int16(min(max(units, -LIMIT), LIMIT))
+    units = np.int32(np.floor(value + 0.5))
+    units = units if units < np.int32(LIMIT) else np.int32(LIMIT)
+    return np.int16(units if units > np.int32(-LIMIT) else np.int32(-LIMIT))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
@@ -54,13 +55,16 @@ def whitened(x, weights, offsets, scales, constant, fast, out):
     """out[r] = (constant, (<weights[i], x[r]> - offsets[i]) scales[i], ...), for padded int16 weights
     such that no margin leaves int32 (else margins wrap, which no bound rests on)."""
     rows, features = x.shape[0], x.shape[1] - 1
-    m = np.empty(BLOCK, dtype=np.int32)
+    m, entries = np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK, dtype=np.int16)
     for first in range(0, rows, BLOCK):
         count = min(BLOCK, rows - first)
         for i in range(features):
             margins(x, first, weights[i], fast, m[:count])
+            offset, scale = offsets[i], scales[i]
             for r in range(count):
-                out[first + r, i + 1] = _entry((m[r] - offsets[i]) * scales[i])
+                entries[r] = _entry((m[r] - offset) * scale)
+            for r in range(count):
+                out[first + r, i + 1] = entries[r]
         for r in range(first, first + count):
             out[r, 0] = constant
             _within(out[r, 1:])

@@ -9,20 +9,41 @@ _SWEEPS = 60  # for one eigenvalue; two or three do
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def eigen(a):
-    """(values, vectors in rows) of a symmetric matrix, in no order: by Householder's reflections to three
-    diagonals, then by the implicit QL method (Golub and Van Loan, 8.3)."""
+    """(values, vectors in rows) of a symmetric matrix, in no order: by Householder's reflections to
+    three diagonals, then by the implicit QL method (Golub and Van Loan, 8.3)."""
     values, beside, vectors = _tridiagonal(a.copy())
     _diagonal(values, beside, vectors)
     return values, vectors
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _combined(rows, by, first, low, out):
+    """out[low:] = the sum over i >= first of by[i] rows[i, low:]."""
+    out[low:] = 0.0
+    for i in range(first, by.size):
+        row, factor = rows[i], by[i]
+        for j in range(low, out.size):
+            out[j] += factor * row[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _less(rows, by, vector, first, low):
+    """rows[i, low:] -= by[i] vector[low:], for i >= first."""
+    for i in range(first, by.size):
+        row, factor = rows[i], by[i]
+        for j in range(low, vector.size):
+            row[j] -= factor * vector[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _tridiagonal(a):
-    """The diagonal, what is beside it (entry i between i - 1 and i), and Q' with Q' a Q of that form."""
+    """Three diagonals Q' a Q: the middle one, that beside it, and Q'. Reflections I - v v' take column
+    after column, and a becomes a - v w' - w v' with w = p - (v.p/2) v, p = a v."""
     size = a.shape[0]
     turned = np.eye(size)
     v, p = np.zeros(size), np.zeros(size)
     for k in range(size - 2):
+        v[k] = 0.0
         squares = 0.0
         for j in range(k + 1, size):
             v[j] = a[k, j]
@@ -31,49 +52,27 @@ def _tridiagonal(a):
         if length == 0.0:
             continue
         v[k + 1] += length if v[k + 1] > 0.0 else -length
-        squares = 0.0
-        for j in range(k + 1, size):
-            squares += v[j] * v[j]
-        factor = 2.0 / squares
-        p[:] = 0.0
-        for i in range(k, size):
-            row, by = a[i], v[i] * factor if i > k else 0.0
-            for j in range(k, size):
-                p[j] += by * row[j]
+        v /= np.sqrt(length * abs(v[k + 1]))
+        _combined(a, v, k + 1, k, p)
         product = 0.0
         for j in range(k + 1, size):
             product += p[j] * v[j]
-        for j in range(k + 1, size):
-            p[j] -= 0.5 * factor * product * v[j]
-        v[k] = 0.0
-        for i in range(k, size):
-            row, its_v, its_p = a[i], v[i], p[i]
-            for j in range(k, size):
-                row[j] -= its_v * p[j] + its_p * v[j]
-        p[:] = 0.0
-        for i in range(k + 1, size):
-            row, by = turned[i], v[i] * factor
-            for j in range(size):
-                p[j] += by * row[j]
-        for i in range(k + 1, size):
-            row, by = turned[i], v[i]
-            for j in range(size):
-                row[j] -= by * p[j]
-    diagonal, beside = np.empty(size), np.zeros(size)
-    for i in range(size):
-        diagonal[i] = a[i, i]
-        if i > 0:
-            beside[i] = a[i, i - 1]
-    return diagonal, beside, turned
+        for j in range(k, size):
+            p[j] -= 0.5 * product * v[j]
+        _less(a, v, p, k, k)
+        _less(a, p, v, k, k)
+        _combined(turned, v, k + 1, 0, p)
+        _less(turned, v, p, k + 1, 0)
+    beside = np.zeros(size)
+    for i in range(1, size):
+        beside[i - 1] = a[i, i - 1]
+    return np.diag(a).copy(), beside, turned
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _diagonal(d, beside, vectors):
+def _diagonal(d, e, vectors):
     """QL with implicit shifts, in place; rotations turn pairs of rows of `vectors`."""
     size = d.size
-    e = np.zeros(size)
-    for i in range(1, size):
-        e[i - 1] = beside[i]
     for low in range(size):
         for _ in range(_SWEEPS):
             high = low

@@ -31,8 +31,8 @@ class Located:
 
 @dataclass(frozen=True)
 class White:
-    """In the frame: `a`, by which rows are about white; the variances `r` of its rows; b, about their
-    covariances with y, and the variances of the noise in it; v, that of y, and the noise's deviation."""
+    """In the frame: `a`, by which rows are about white, and the variances `r` of white rows; b, about
+    their covariances with y, and the variances of its noise; v, that of y, and its deviation's."""
 
     a: Floats
     r: Floats

@@ -16,6 +16,7 @@ MODULES = (
     "frank_wolfe",
     "gradient_descent",
     "preconditioned_descent",
+    "sufficient_statistics",
     "online_to_nonconvex",
     "output_perturbation",
     "phased_sgd",

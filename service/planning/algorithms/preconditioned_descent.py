@@ -1,52 +1,55 @@
 """Private Newton: see the rows in coordinates that two small releases tell, then take a few steps.
 
-**Problem.** min over a ball, or all of R^d, of F(w) = (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l
-convex in the margin. Rows and labels have bounds, and column 0 of the rows is the constant.
+**Problem.** min over a ball, or all of R^d, of F(w) = (1/n) sum l(<w, x_i>, y_i) + (ridge/2)
+||w||^2, l convex in the margin. Rows and labels have bounds, and column 0 of the rows is the
+constant.
 
 **Schedule.** Three kinds of releases, each of which lets the next see rows in better coordinates:
 
 1. first moments: the mean c of x, that of y, and how far x and y are spread about them;
-2. second moments of (x - c)/C, C a little more than the root mean square, and of y about its mean in
-   2.5 standard deviations: S about the covariance of x, b about that of x and y, v that of y. With `s`
-   the spectral norm of their noise, eigenvalues of S below 0.7 s count as noise; what the trace has
-   beyond the others is shared out among all. So S = V diag(e) V';
+2. second moments of (x - c)/C, C a little more than the root mean square, and of y about its mean
+   in 2.5 standard deviations: S about the covariance of x, b about that of x and y, v that of y.
+   With `s` the spectral norm of their noise, eigenvalues of S below 0.7 s count as noise; what the
+   trace has beyond the others is shared out among all. So S = V diag(e) V';
 3. T sums of gradients over white rows A (x - c), A = diag(e + m)^-1/2 V', in units of a little more
    than sqrt(d_eff), behind a constant K. d_eff is the trace of A S A'; m is at least 0.3 s, and so
    large that d_eff is not beyond what the noise of the sums can bear: where that is large, rows are
    hardly whitened at all.
 
-In these coordinates the Hessian is about k, the mean curvature of l, times the identity, so w - g/k is
-by itself the minimiser plus noise. The mean of such proposals, weighted by their variances, gets back
-what T steps divided. It is shrunk towards the constant model by a factor of James and Stein's kind, or
-to it where the variance of its margins is no more than noise makes of nothing; the next gradient is
-taken there. So no radius and no step size is needed, and where data cannot carry a model the constant
-comes out.
+In these coordinates the Hessian is about k, the mean curvature of l, times the identity, so w - g/k
+is by itself the minimiser plus noise. The mean of such proposals, weighted by their variances, gets
+back what T steps divided. It is shrunk towards the constant model by a factor of James and Stein's
+kind, or to it where the variance of its margins is no more than noise makes of nothing; the next
+gradient is taken there. So no radius and no step size is needed, and where data cannot carry a
+model the constant comes out.
 
-For a loss of the residual k is the share of residuals on its slope, if these are normal, and slopes are
-clipped at about 2 standard deviations of the residual, as S, b and v tell it (unless a clip is set). For
-a loss of y m, k is l'' averaged over margins as they are spread. A corner is replaced by its Moreau
-envelope. T and how wide radii are follow from t = d/(n sqrt(2 rho)): 1.9 t^-0.4, and 0.89 t^-0.05 of
-what they are at t = 0.1. All these numbers, and shares of the budget, were fitted by simulation.
+For a loss of the residual k is the share of residuals on its slope, if these are normal, and slopes
+are clipped at about 2 standard deviations of the residual, as S, b and v tell it (unless a clip is
+set). For a loss of y m, k is l'' averaged over margins as they are spread. A corner is replaced by
+its Moreau envelope. T and how wide radii are follow from t = d/(n sqrt(2 rho)): 1.9 t^-0.4, and
+0.89 t^-0.05 of what they are at t = 0.1. All these numbers, and shares of the budget, were fitted
+by simulation.
 
 A set is kept to by projecting the result; ridge is part of every step.
 
-**Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums over
-derived rows have one that rests on `derived` facts alone. Such a sum has integer contributions, each
-of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a point, over rows and
-with a worth of the clip that are functions of earlier releases.
+**Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums
+over derived rows have one that rests on `derived` facts alone. Such a sum has integer
+contributions, each of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a
+point, over rows and with a worth of the clip that are functions of earlier releases.
 
-**Proof.** Two releases of moments and T sums, each of all rows: costs add. All else is post-processing.
+**Proof.** Two releases of moments and T sums, each of all rows: costs add. All else is
+post-processing.
 
 **Errata.** None: the paper regularises second-order steps otherwise, and has no derived rows.
 """
 
 from dataclasses import replace
 from math import inf, sqrt
+from statistics import NormalDist
 from typing import Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, Part, Prediction, Schedule, rounded
@@ -61,6 +64,7 @@ from service.planning.shared.moments import (
     Coordinates,
     calibrate_moments,
     derived,
+    part_of,
 )
 from service.planning.spec import Facts, JobSpec, StepsAndClip
 
@@ -91,8 +95,10 @@ class ClipRule(Part):
 
 
 class PreconditionedDescentSchedule(Schedule):
-    """`steps` sums over whitened rows behind `constant`. `curvature` is the loss's largest; `window` is
-    between which residuals, or values of y m, it is that; none if there is no bound."""
+    """`steps` sums over white rows behind `constant`. `curvature` is the loss's largest, and `window`
+    the length of the interval of residuals, or of y m, in which it is that; none for a curved loss of
+    y m, and where that has no end. `tilt` is how far from 0, in deviations, a normal residual's mean
+    is where the loss is least."""
 
     kind: Literal["preconditioned_descent"] = "preconditioned_descent"
     means: MomentLattice
@@ -105,6 +111,7 @@ class PreconditionedDescentSchedule(Schedule):
     longest: PositiveFloat = 6.0  # of margins' deviation and of the intercept, for a loss of y m
     curvature: PositiveFloat
     window: PositiveFloat | None
+    tilt: float
     coordinates: Coordinates
     clip: ClipRule | None
 
@@ -153,6 +160,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         window=loss.jump / loss.curvature if loss.straight and loss.jump < inf else None,
         inflation=1.0 if residual else 1.1,
         growth=0.0 if residual else 1.5,
+        tilt=rounded(_tilt(loss)) if residual else 0.0,
         coordinates=rules,
         clip=rule,
     )
@@ -173,18 +181,18 @@ def _moments(
 ) -> tuple[MomentLattice, MomentLattice, Target]:
     """The lattices of first and second moments, and what is left to pay for sums."""
 
-    def part(of: float) -> Target:
-        return replace(goal, units=int(goal.units * of))
-
-    means_share, moments_share = part(share * OF_MEANS), part(share * (1 - OF_MEANS))
-    if means_share.units == 0:
-        raise PlanRefused(
-            "privacy.epsilon is too small to pay for moments and for sums; ask a larger epsilon."
-        )
-    means = calibrate_moments(NAME, means_share, facts, 1)
-    moments = calibrate_moments(NAME, moments_share, facts, 2)
+    of_means, of_moments = (part_of(goal, share * of) for of in (OF_MEANS, 1 - OF_MEANS))
+    means = calibrate_moments(NAME, of_means, facts, 1)
+    moments = calibrate_moments(NAME, of_moments, facts, 2)
     paid = Sequence(parts=(means.release(), moments.release()))
     return means, moments, replace(goal, units=goal.units - goal.cost(paid))
+
+
+def _tilt(loss: Scalar) -> float:
+    """Of a slope between two bounds, as if it were a step: a quantile."""
+    if loss.jump == inf:
+        return 0.0
+    return NormalDist().inv_cdf(-loss.low / loss.jump)
 
 
 def _looser(t: float) -> float:
