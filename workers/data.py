@@ -8,7 +8,6 @@ object, but an `Answers` (transcript.py), which has the same methods and no rows
 
 from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,19 +25,12 @@ from service.planning.shared.dual import PerturbedMinimumSchedule
 from service.planning.shared.moments import derived
 from service.planning.shared.prefixes import Mechanism
 from service.planning.vertices import Corners
+from workers import moments
 from workers.arrays import Add, Floats, Sum
 from workers.clip import CLIPS, clip_ballot
-from workers.gate import Ballot, Gate
-from workers.label_range import CELLS, LABELS_TOGETHER, cells, interval, range_ballot
-from workers.moments import (
-    Frame,
-    derivation,
-    first_moments,
-    matrix,
-    mean_units,
-    require_consistent,
-    second_moments,
-)
+from workers.gate import Ballot, Gate, guarded
+from workers.label_range import counted, interval, range_ballot
+from workers.moments import Frame
 from workers.prefixes import Root, Tree, prefixes
 from workers.randomness import Randomness, Stream, Use
 from workers.rows import Blocks, Rows, WrongDataError
@@ -47,20 +39,6 @@ from workers.sums import Estimate, Sums, lattices_of
 from workers.vertices import VertexScores
 
 __all__ = ["Blocks", "Data", "Estimate", "Frame"]
-
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
-def _guarded(method: Callable[Concatenate["Data", P], T]) -> Callable[Concatenate["Data", P], T]:
-    """A way out of the data: an exception on it shuts the gate."""
-
-    def way_out(data: "Data", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with data._lock, data._gate.guard():  # one release at a time: each has a number of its own
-            return method(data, *args, **kwargs)
-
-    way_out.__doc__ = method.__doc__
-    return way_out
 
 
 class Data:
@@ -96,7 +74,7 @@ class Data:
 
     # --- Sums ---
 
-    @_guarded
+    @guarded
     def settle_clip(self) -> float:
         """The clip in units of the lattice's: chosen here if the Plan says so, before any sum, and 1
         otherwise."""
@@ -108,7 +86,7 @@ class Data:
             self.use(self._lattices[0])
         return self._clip or 1.0
 
-    @_guarded
+    @guarded
     def set_clip(self, factor: float) -> None:
         """From here on the clip is `factor` times the Plan's, for a Plan that leaves this to what was
         released before. A sum is made of integers below the same bound whatever they are worth."""
@@ -119,7 +97,7 @@ class Data:
         self._clip = float(factor)
         self.use(self._lattices[0])
 
-    @_guarded
+    @guarded
     def use(self, lattice: SumLattice) -> None:
         """From here on sums are made on this lattice of the Plan, in units of the clip."""
         if self._clip is None:
@@ -136,7 +114,7 @@ class Data:
         """The sum of the clipped gradients of rows [start, stop) at `weights`, plus noise."""
         return self.noisy_sum_at([weights], start, stop)
 
-    @_guarded
+    @guarded
     def noisy_sum_at(self, points: Sequence[Floats], start: int, stop: int) -> Floats:
         """The same, added up over several points before the noise."""
         rows, lattice, points = self._rows.within(start, stop), self._sum_lattice, list(points)
@@ -145,7 +123,7 @@ class Data:
         exact = sum(self._sums.gradients(weights, rows) for weights in points)
         return self._vector(np.asarray(exact), lattice.step, rows)
 
-    @_guarded
+    @guarded
     def noisy_batch(self, weights: Floats, batch: int, start: int, stop: int) -> Floats:
         """The same over `batch` rows drawn uniformly without replacement from [start, stop), fresh for
         this release and secret: their positions are known here and nowhere else."""
@@ -156,7 +134,7 @@ class Data:
         exact = self._sums.gradients(weights, positions)
         return self._vector(exact, lattice.step, rows, batch=batch)
 
-    @_guarded
+    @guarded
     def noisy_change(
         self, now: Floats, before: Floats, keep: float, bound: float, start: int, stop: int
     ) -> Floats:
@@ -167,7 +145,7 @@ class Data:
         exact = sums.changes(now, before, keep, bound, rows)
         return self._vector(exact, sums.change_step(bound), rows)
 
-    @_guarded
+    @guarded
     def noisy_gradient(self, estimate: Estimate, lattice: SumLattice) -> Floats:
         """The mean of the estimate over all rows, plus noise."""
         rows = range(self._rows.count)
@@ -179,7 +157,7 @@ class Data:
         self._prefixes = prefixes(mechanism, length, self._plan.dimension)
         self._begin_series()
 
-    @_guarded
+    @guarded
     def noisy_prefix(
         self, estimate: Estimate, lattice: SumLattice, start: int, stop: int
     ) -> Floats:
@@ -199,44 +177,42 @@ class Data:
 
     # --- Moments, and rows in coordinates that follow from them ---
 
-    @_guarded
+    @guarded
     def choose_label_range(self) -> Floats:
         """Middle and half length of the interval that labels are clipped to from here on, and which is
         [-1, 1] to all that follows: chosen from the data."""
         asked = self._plan.schedule.label_range()
         if asked is None or self._plan.facts.label_bound != 1 or self._of_sums is not None:
             raise WrongDataError("the Plan has no range of labels to choose, or sums came first")
-        counts = np.zeros(CELLS, dtype=np.int64)
-        for block in self._rows.blocks(lambda _, y: cells(y), LABELS_TOGETHER):
-            counts += block
-        chosen = self._choice(range_ballot(counts, asked), asked.scale, range(self._rows.count))
+        ballot = range_ballot(counted(self._rows), asked)
+        chosen = self._choice(ballot, asked.scale, range(self._rows.count))
         middle, half = interval(chosen)
         self._rows = self._rows.relabelled(middle, half)
         return np.array([middle, half])
 
-    @_guarded
+    @guarded
     def noisy_means(self) -> Floats:
         """The sums over all rows of x without the constant, y, |x|^2 and y^2, plus noise."""
         lattice = self._moment_lattice(1)
-        exact = first_moments(self._plan.facts, lattice)
-        return self._moments(exact, lattice) * mean_units(self._plan.facts, lattice)
+        exact = moments.first_moments(self._plan.facts, lattice)
+        return self._moments(exact, lattice) * moments.mean_units(self._plan.facts, lattice)
 
-    @_guarded
+    @guarded
     def noisy_moments(self, frame: Frame) -> Floats:
         """The sum over all rows of z z', plus noise, z the row in this frame and its label as the last
         entry: a symmetric matrix in units of x and y."""
         lattice = self._moment_lattice(2)
-        exact = second_moments(self._plan.facts, lattice, frame)
-        return matrix(self._moments(exact, lattice), lattice, frame)
+        exact = moments.second_moments(self._plan.facts, lattice, frame)
+        return moments.matrix(self._moments(exact, lattice), lattice, frame)
 
-    @_guarded
+    @guarded
     def derive(self, centre: Floats, a: Floats, radius: float) -> Floats:
         """From here on sums are over the rows a (x - centre)/radius behind a constant, no longer than
         the Plan says: which rows these are may follow from earlier releases. `a` as it was rounded."""
         plan, constant = self._plan, self._plan.schedule.derived_constant()
         if constant is None:
             raise WrongDataError("sums of this Plan are over rows as they are stored")
-        block, rounded = derivation(plan.facts, constant, centre, a, radius)
+        block, rounded = moments.derivation(plan.facts, constant, centre, a, radius)
         facts = derived(plan.facts, constant)
         of_sums = plan.model_copy(update={"facts": facts})
         self._of_sums = of_sums, self._rows.derived(facts, block)
@@ -245,7 +221,7 @@ class Data:
 
     # --- Points ---
 
-    @_guarded
+    @guarded
     def noisy_point(self, make: Callable[[Blocks], Floats]) -> Floats:
         """The next point of the Plan, made by `make` from that point's rows. A replaced record of them
         moves it by at most its sensitivity in l2; it is rounded to the lattice on which that was paid
@@ -259,7 +235,7 @@ class Data:
             raise WrongDataError("the Plan's point is a minimiser with a linear term")
         return self._point(make)
 
-    @_guarded
+    @guarded
     def noisy_minimum(self, make: Callable[[Blocks, Floats], Floats]) -> Floats:
         """The Plan's point, made by `make` from all rows and its objective's linear term, which nobody
         else sees. A replaced record moves its distance from the exact minimiser by its sensitivity."""
@@ -292,7 +268,7 @@ class Data:
         """The vertices that are chosen among."""
         return self._vertices.corners
 
-    @_guarded
+    @guarded
     def choose(self, weights: Floats, pull: Floats) -> int:
         """A vertex, by its score <vertex, exact sum of all rows' gradients at `weights` + pull>."""
         rows, lattice = range(self._rows.count), self._score_lattice
@@ -304,7 +280,7 @@ class Data:
         self._running = nothing(self._plan.dimension)
         self._begin_series()
 
-    @_guarded
+    @guarded
     def choose_by_running_sum(
         self,
         pull: Floats,
@@ -364,7 +340,7 @@ class Data:
     def _moment_lattice(self, order: int) -> MomentLattice:
         for lattice in self._plan.moments:
             if lattice.order == order:
-                require_consistent(self._plan.facts, lattice)
+                moments.require_consistent(self._plan.facts, lattice)
                 return lattice
         raise WrongDataError("the Plan has no lattice for these moments")
 

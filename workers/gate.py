@@ -12,6 +12,8 @@ job.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -143,3 +145,24 @@ class Gate:
     def _next(self) -> Stream:
         self.number += 1
         return self._randomness.stream(Use.NOISE, self.number - 1)
+
+
+class _Gated(Protocol):
+    _gate: Gate
+    _lock: "RLock"
+
+
+T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound=_Gated)
+
+
+def guarded(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A way out of the data: an exception on it shuts the gate."""
+
+    def way_out(data: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with data._lock, data._gate.guard():  # one release at a time: each has a number of its own
+            return method(data, *args, **kwargs)
+
+    way_out.__doc__ = method.__doc__
+    return way_out

@@ -7,10 +7,11 @@ from service.planning.draft import LabelRange
 from service.planning.shared.label_range import WIDER
 from workers.arrays import Floats, Sum
 from workers.gate import Ballot
+from workers.rows import Rows
 
 _PER_UNIT = 2 ** (LabelRange.OCTAVES + 1)  # cells in a length of 1
 CELLS = 2 * _PER_UNIT
-LABELS_TOGETHER = 1 << 18  # that are counted as one block
+_TOGETHER = 1 << 18  # that are counted as one block
 
 
 def _candidates() -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -31,6 +32,12 @@ def cells(labels: Floats) -> Sum:
     """How many labels are in each cell; one that is no number counts as 0."""
     place = np.floor((np.clip(np.nan_to_num(labels), -1.0, 1.0) + 1.0) * _PER_UNIT)
     return np.bincount(np.minimum(place, CELLS - 1).astype(np.int64), minlength=CELLS)
+
+
+def counted(rows: Rows) -> Sum:
+    """How many labels are in each cell, of all rows."""
+    blocks = list(rows.blocks(lambda _, y: cells(y), _TOGETHER))
+    return np.asarray(np.sum(blocks, axis=0, dtype=np.int64))
 
 
 def range_ballot(counts: Sum, asked: LabelRange) -> Ballot:

@@ -12,6 +12,8 @@ from service.planning.needs import Needs
 from service.planning.problem import is_convex
 from service.planning.spec import Facts, JobSpec
 
+LAST = 9  # of places
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -29,6 +31,8 @@ class Algorithm:
     examples: tuple[
         dict[str, Any], ...
     ]  # the rest of a job that it takes; one per kernel of its own
+    # its place among those of which nothing is expected, for delta > 0 and for delta = 0
+    places: tuple[int, int] = (LAST, LAST)
     own_objective: bool = False  # it answers another question than what minimises the mean loss
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.errors import PlanRefused
-from service.planning.algorithm import Algorithm
+from service.planning.algorithm import LAST, Algorithm
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import EPSILON_MAX
 from service.planning.plan import Plan
@@ -88,8 +88,9 @@ def compare(spec: JobSpec, facts: Facts, gradients_max: int) -> list[Candidate]:
 
 
 def choose(candidates: list[Candidate]) -> tuple[Plan, Choice]:
-    """The smallest expected error, where one is known; else the smallest bound on it; of equals, the
-    fewest gradients. The Plan names what was taken, so it says all by itself what will run."""
+    """The smallest expected error, where one is known; else by the algorithms' places, then the
+    smallest bound on it; of equals, the fewest gradients. The Plan names what was taken, so it says
+    all by itself what will run."""
     best, others = candidates[0], candidates[1:]
     if best.plan is None:
         raise PlanRefused(
@@ -133,11 +134,20 @@ def epsilon_for_noise(spec: JobSpec, facts: Facts, gradients_max: int, noise: fl
     return found
 
 
-def _rank(candidate: Candidate) -> tuple[bool, bool, float, int, str]:
+def _rank(candidate: Candidate) -> tuple[bool, bool, int, float, int, str]:
     made, name = candidate.plan, candidate.algorithm.name
     if made is None:
-        return True, True, 0.0, 0, name
-    return False, made.expected is None, _error(made), made.gradients, name
+        return True, True, LAST, 0.0, 0, name
+    return False, made.expected is None, _place(candidate), _error(made), made.gradients, name
+
+
+def _place(candidate: Candidate) -> int:
+    """Bounds are those of different things, and far from what is achieved: where no error is expected
+    of any, what was seen to do well on jobs like it comes before them."""
+    made = candidate.plan
+    if made is None or made.expected is not None:
+        return 0
+    return candidate.algorithm.places[made.guarantee.delta == 0]
 
 
 def _error(made: Plan) -> float:
@@ -152,6 +162,11 @@ def _reason(candidates: list[Candidate]) -> str:
             f"{best.algorithm} is the only one of {len(candidates)} algorithms that can plan this."
         )
     second, error = able[1], _error(best)
+    if best.expected is None and _place(candidates[0]) < LAST:
+        return (
+            f"Of {len(able)} algorithms that can plan this, nothing but bounds is known; "
+            f"{best.algorithm} has done well on jobs of its kind."
+        )
     if best.expected is None:
         told = f"predicts the smallest excess risk, {error:g}"
     else:

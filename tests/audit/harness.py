@@ -25,12 +25,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import log, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
 
 from service.planning.algorithms.online_to_nonconvex import OnlineToNonconvexSchedule
 from service.planning.algorithms.phased_sgd import PhasedSgdSchedule
@@ -38,6 +37,7 @@ from service.planning.lattice import ScoreLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.releases.metering import Running
 from service.planning.shared.dual import PerturbedMinimumSchedule
+from tests.audit.rates import clopper_pearson_upper, epsilon_of, mu_of
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import Ballot
@@ -368,27 +368,6 @@ def lower_bound(
     candidates = np.quantile(chosen, np.linspace(edge, 1 - edge, 99))
     threshold = max(candidates, key=lambda t: proved(zero[:cut], one[:cut], t))
     return proved(zero[cut:], one[cut:], threshold)
-
-
-def clopper_pearson_upper(successes: int, trials: int, alpha: float) -> float:
-    """The quantile 1 - alpha of a beta distribution."""
-    if successes >= trials:
-        return 1.0
-    return float(betaincinv(successes + 1, trials - successes, 1 - alpha))
-
-
-def mu_of(fpr: float, fnr: float) -> float:
-    """The mu of the Gaussian trade-off curve through the point (fpr, fnr); 0 if it tells nothing."""
-    if fpr >= 1 or fnr >= 1:
-        return 0.0
-    return max(0.0, float(-ndtri(fpr) - ndtri(fnr)))
-
-
-def epsilon_of(fpr: float, fnr: float, delta: float = 0.0) -> float:
-    """The epsilon below which no (epsilon, delta)-private mechanism has rates as low as these."""
-    if fpr + delta >= 1 or fnr + delta >= 1:
-        return 0.0
-    return max(0.0, log((1 - delta - fnr) / fpr), log((1 - delta - fpr) / fnr))
 
 
 def claim(plan: Plan) -> float:

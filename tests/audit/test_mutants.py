@@ -17,9 +17,9 @@ from tests.audit.harness import (
     claim,
     key,
     lower_bound,
-    mu_of,
     play,
 )
+from tests.audit.rates import mu_of
 from workers.algorithms import RUNS
 from workers.algorithms.objective_perturbation import minimum
 from workers.progress import Progress

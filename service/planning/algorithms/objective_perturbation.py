@@ -173,4 +173,5 @@ ALGORITHM = Algorithm(
     schedule=PerturbedMinimumSchedule,
     plan=plan,
     examples=({"loss": "logistic", "set": "all"},),
+    places=(2, 1),
 )

@@ -288,4 +288,5 @@ ALGORITHM = Algorithm(
     schedule=PreconditionedDescentSchedule,
     plan=plan,
     examples=({"loss": "logistic", "set": "all"}, {"loss": "hinge", "set": "all"}),
+    places=(1, 2),
 )
