@@ -83,7 +83,8 @@ def test_adult_prints_a_line_for_every_fit(write, tmp_path, capsys):
     printed = capsys.readouterr().out
     for loss in adult.SETTINGS:
         for algorithm in adult.ALGORITHMS:
-            assert printed.count(f"{algorithm}, {loss} ") == len(adult.EPSILONS)
+            taken = (algorithm, loss) != ("objective-perturbation", "hinge")  # it has a corner
+            assert printed.count(f"{algorithm}, {loss} ") == taken * len(adult.EPSILONS)
 
 
 def test_adult_takes_one_algorithm_and_another_radius(tmp_path, capsys):
@@ -208,8 +209,8 @@ def test_the_frank_wolfe_gap_is_that_of_sampled_rows_and_a_run_has_one(number):
 
 @pytest.mark.parametrize("kind", DATABASES)
 def test_reservations_are_timed_through_the_service_and_alone(kind, capsys):
-    times, refused = reservations.through_http(kind, clients=2, seconds=0.5)
-    reservations.row(kind, times, 0.5, refused)
+    times, refused, cpu = reservations.through_http(kind, clients=2, seconds=0.5)
+    reservations.row(kind, times, 0.5, refused, cpu)
     reservations.row(kind, reservations.ledger_alone(kind, 0.2), 0.2)
     assert capsys.readouterr().out.count(kind) == 2 and times and refused == 0
 

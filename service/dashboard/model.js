@@ -103,7 +103,7 @@ function aboutNoise(model, noise) {
   const binary = !Array.isArray(model.intercept_) && model.classes_;
   return help(
     noise === null
-      ? "Its noise went through several steps, so no single error bar is known."
+      ? "Its noise went through several steps or an objective, so no single error bar is known."
       : `Error bars: one standard deviation of the noise (${num(noise)} in a feature’s coefficient), ` +
           "before projection onto the set.",
     binary ? ` Positive coefficients favour “${model.classes_[1]}”.` : "",

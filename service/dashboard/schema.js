@@ -181,11 +181,11 @@ export function unionForm(name, document, property, changed) {
     draw();
     if (value !== undefined) inner.fill(given);
   };
-  // Only these kinds can be chosen (all, where none are given), and what is usual; what is chosen
-  // already stays.
+  // Only these kinds can be chosen (all, where none are given), and to name none of them; what is
+  // chosen already stays.
   const allow = (kinds) => {
     for (const option of kind.options)
-      option.disabled = Boolean(kinds) && ![usual, ...kinds].includes(option.value);
+      option.disabled = Boolean(kinds) && !["default", ...kinds].includes(option.value);
   };
   kind.addEventListener("change", () => {
     draw();

@@ -315,7 +315,10 @@ def _words(r: DescribedRelease) -> str:
 
 
 def _weight_noise(plan: Plan, releases: list[DescribedRelease]) -> float | None:
-    """The last point that is released is the model; so is a sum, where one step from 0 is all."""
+    """The last point that is released is the model; so is a sum, where one step from 0 is all. The
+    noise of an objective moves its minimiser by what the rows' curvature says: no number is public."""
+    if hasattr(plan.schedule, "term_step"):
+        return None
     last = releases[-1]
     deviation = last.noise * (sqrt(2.0) if last.mechanism == "Laplace" else 1.0)
     if plan.lattice.kind == "point":

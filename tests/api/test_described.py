@@ -48,6 +48,11 @@ def test_every_plan_is_described(plans):
             assert release.released in release.words and release.reading in release.words
 
 
+def test_noise_of_an_objective_is_no_noise_in_a_weight(plans):
+    tilted = [plan for plan in plans if hasattr(plan.schedule, "term_step")]
+    assert tilted and all(describe(plan).weight_noise is None for plan in tilted)
+
+
 def test_sensitivity_over_noise_is_what_was_priced(plans):
     """Of Gaussian noise, not drawn: squares add up within a range, and the costliest range counts."""
     checked = 0

@@ -145,7 +145,7 @@ def test_the_upload_form_has_every_kind_of_column_and_label(site, visit):
 def test_kinds_that_an_algorithm_does_not_take_cannot_be_chosen(site, visit):
     visit.refused = {422}
     scene = site.scene()
-    takes = {"losses": ["logistic", "hinge"], "sets": ["l2_ball"], "models": ["linear"]}
+    takes = {"losses": ["logistic", "hinge"], "sets": ["l2_ball"], "models": ["relu_network"]}
 
     def picky(route):
         made = route.fetch().json()
@@ -160,6 +160,8 @@ def test_kinds_that_an_algorithm_does_not_take_cannot_be_chosen(site, visit):
     expect(loss.locator("option:disabled")).to_have_count(0)
     page.get_by_label("Algorithm", exact=True).select_option("picky")
     expect(loss.locator("option:not(:disabled)")).to_have_text(["logistic", "hinge"])
-    expect(set_.locator("option:not(:disabled)")).to_have_text(["l2 ball"])
+    expect(set_.locator("option:not(:disabled)")).to_have_text(["default", "l2 ball"])
+    model = page.get_by_label("Model", exact=True)
+    expect(model.locator("option:not(:disabled)")).to_have_text(["relu network"])
     page.get_by_label("Algorithm", exact=True).select_option("auto")
     expect(loss.locator("option:disabled")).to_have_count(0)

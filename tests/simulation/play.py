@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from service.audit import caps, verify
 from service.config import Settings
-from service.jobs import submit, turns
+from service.jobs import planned, turns
 from service.ledger import check, costs
 from service.tables import jobs
 from tests.harness import template
@@ -326,8 +326,8 @@ def computed_once():
             (caps, "price_units", lambda release, terms: (_text(release), terms)),
         ):
             stack.enter_context(patch.object(module, name, _memoised(getattr(module, name), key)))
-        planned = cache(submit._planned.__wrapped__)  # of any number of Plans
-        stack.enter_context(patch.object(submit, "_planned", planned))
+        every = cache(planned._planned.__wrapped__)  # of any number of Plans
+        stack.enter_context(patch.object(planned, "_planned", every))
         for module in (check, costs):
             stack.enter_context(patch.object(module, "release_of", release_of))
         yield
