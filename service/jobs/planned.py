@@ -72,10 +72,11 @@ class Memory:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Known] = {}
 
-    def learn(self, principal_id: str, known: Known) -> None:
+    def learn(self, principal_id: str, spec: JobSpec, known: Known) -> None:
+        """By the spec as it was asked: the Plan's own names what was left open, as `auto` or a set."""
         if len(self._known) >= REMEMBERED_MAX:
             self._known = {}
-        self._known[principal_id, known.plan.spec_text] = known
+        self._known[principal_id, spec.model_dump_json()] = known
 
     def recall(self, principal_id: str, spec: JobSpec) -> Known | None:
         return self._known.get((principal_id, spec.model_dump_json()))

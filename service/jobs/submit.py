@@ -96,7 +96,8 @@ def submit(
                 return replay
         raise
     if memory is not None:
-        memory.learn(principal_id, Known(planned[0].plan, planned[0].account_id, bool(granted)))
+        known_now = Known(planned[0].plan, planned[0].account_id, bool(granted))
+        memory.learn(principal_id, asked[0].spec, known_now)
     return done
 
 

@@ -1,5 +1,6 @@
 """What is remembered costs one transaction, and no other statement goes to the database."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -72,6 +73,16 @@ def test_another_job_of_the_same_spec_is_one_transaction(desk):
     assert desk.harness.balance()[1] > 0
 
 
+@pytest.mark.parametrize("left_open", [{"algorithm": "auto"}, {"set": {"kind": "default"}}, {}])
+def test_a_job_is_remembered_by_what_was_asked_not_by_what_was_planned(desk, left_open):
+    desk.submit(parameters={}, **left_open)
+    again = json.loads(desk.again(parameters={}, **left_open).body)
+    assert (again["choice"] is not None) == ("algorithm" in left_open)
+    named = {key: again["spec"][key] for key in ("algorithm", "set")}
+    if "algorithm" in left_open:  # who names it was not told why it was chosen
+        assert desk.again(parameters={}, **named) is None
+
+
 def test_an_unknown_credential_admits_nothing(desk):
     desk.submit()
     before = desk.harness.balance()
@@ -84,7 +95,7 @@ def test_memory_is_bounded(desk):
     desk.submit()
     known = desk.memory.recall(desk.harness.owner, desk.harness.spec())
     for number in range(2 * REMEMBERED_MAX):
-        desk.memory.learn(f"prn_{number}", known)
+        desk.memory.learn(f"prn_{number}", desk.harness.spec(), known)
     assert len(desk.memory._known) <= REMEMBERED_MAX
 
 
