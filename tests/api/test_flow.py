@@ -96,7 +96,7 @@ def test_unbounded_columns_get_a_private_clip_and_take_one_that_is_given(service
         done = scene.analyst.wait(scene.analyst.submit(spec)["id"])
         assert done["state"] == "succeeded"
         assert (scene.analyst.plan(done["id"])["private_clip"] is not None) == chosen
-    with pytest.raises(ApiError, match="small to pay for a private clip.*parameters.clip"):
+    with pytest.raises(ApiError, match=r"small to pay for a private clip.*parameters\.clip"):
         scene.analyst.submit(job(scene.dataset, 1e-6))
 
 
