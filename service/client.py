@@ -19,6 +19,10 @@ from service.datasets.formats import guess
 from service.jobs.states import ENDED
 from service.model import JSON, Model
 
+NO_ADDRESS = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError)
+NO_ANSWER = (httpx.ConnectError, httpx.ConnectTimeout)
+CUT_SHORT = httpx.TransportError
+
 
 class ApiError(RuntimeError):
     """The service refused; `problem` is its application/problem+json body."""

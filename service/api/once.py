@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from service.api.auth import Me
 from service.api.context import Context, Ctx
 from service.db import now_ms
-from service.errors import IdempotencyConflict
+from service.errors import IdempotencyConflict, Problem
 from service.tables import answers
 
 Key = Annotated[
@@ -56,7 +56,8 @@ class _Once:
                 values = {"request_digest": self.digest, "response": wrapped}
                 own = {"principal_id": self.principal_id, "key": self.key}
                 connection.execute(insert(answers).values(**own, **values, created_ms=now_ms()))
-        except IntegrityError:  # the same key may have committed first, on another connection
+        except (IntegrityError, Problem):
+            # the same key may have committed first, on another connection, and taken the name
             with self.ctx.db.read() as connection:
                 if (earlier := self._earlier(connection)) is not None:
                     return earlier

@@ -67,17 +67,16 @@ def _settings(error: BaseException) -> Fault | None:
 
 
 def _connections(error: BaseException) -> Fault | None:
-    import httpx  # noqa: PLC0415
-
     from service.cli.common import options  # noqa: PLC0415
+    from service.client import CUT_SHORT, NO_ADDRESS, NO_ANSWER  # noqa: PLC0415
 
     url = options.url
-    if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL | httpx.LocalProtocolError):
+    if isinstance(error, NO_ADDRESS):
         return Fault(f"EPSILOND_URL is {url!r}; it looks like http://127.0.0.1:8000.")
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+    if isinstance(error, NO_ANSWER):
         advice = "start the service (epsilond serve), or set EPSILOND_URL to where it is"
         return Fault(f"nothing answers at {url}; {advice}.", 1)
-    if isinstance(error, httpx.TransportError):
+    if isinstance(error, CUT_SHORT):
         return Fault(f"{url} ended the connection ({type(error).__name__}); try again.", 1)
     return None
 

@@ -89,19 +89,21 @@ def test_a_pure_account_runs_laplace_jobs_and_refuses_delta(service):
     assert refusal.value.code == "plan_refused" and "pure" in refusal.value.problem["detail"]
 
 
-def test_unbounded_columns_need_a_clip_and_then_work(service):
-    scene = service.scene(kind="unbounded")
-    with pytest.raises(ApiError, match=r"parameters\.clip"):
-        scene.analyst.submit(job(scene.dataset))
-    spec = job(scene.dataset, 0.5, parameters={"steps": 5, "clip": 1.0})
-    assert scene.analyst.wait(scene.analyst.submit(spec)["id"])["state"] == "succeeded"
+def test_unbounded_columns_get_a_private_clip_and_take_one_that_is_given(service):
+    scene = service.scene(kind="unbounded", epsilon=2.0)
+    for clip, chosen in ({}, True), ({"clip": 1.0}, False):
+        spec = job(scene.dataset, 0.5, parameters={"steps": 5, **clip})
+        done = scene.analyst.wait(scene.analyst.submit(spec)["id"])
+        assert done["state"] == "succeeded"
+        assert (scene.analyst.plan(done["id"])["private_clip"] is not None) == chosen
+    with pytest.raises(ApiError, match=r"small to pay for a private clip.*parameters\.clip"):
+        scene.analyst.submit(job(scene.dataset, 1e-6))
 
 
 def test_an_unbounded_label_is_predicted_in_its_own_units(service):
     scene = service.scene(rows=2000, epsilon=9.0, label="unbounded")
     spec = job(scene.dataset, 8.0, "accelerated-sgd", loss="squared", set={"radius": 300})
-    with pytest.raises(ApiError, match=r"parameters\.clip"):
-        scene.analyst.submit(spec)
+    assert scene.analyst.quote(spec)["plan"]["private_clip"] is not None
     with pytest.raises(ApiError, match="rests on a bound on every label"):
         scene.analyst.submit(spec | {"algorithm": "phased-sgd", "parameters": {}})
     clipped = spec | {"parameters": {"steps": 500, "clip": 10.0}}

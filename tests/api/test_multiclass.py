@@ -107,10 +107,12 @@ def test_softmax_on_a_binary_label_is_refused_with_what_works(service):
         assert scene.analyst.quote(job(scene.dataset, algorithm="auto", loss=fitting))["fits"]
 
 
-def test_softmax_over_unbounded_columns_needs_a_clip(service):
+def test_softmax_over_unbounded_columns_gets_a_private_clip_unless_one_is_given(service):
     owner, dataset = ready(service, "unbounded", *blobs(50, seed=5))
-    with pytest.raises(ApiError, match=r"parameters\.clip"):
-        owner.quote(job(dataset, loss="softmax"))
+    for clip, chosen in ({}, True), ({"clip": 1.0}, False):
+        asked = job(dataset, 1.0, loss="softmax", parameters={"steps": 3, **clip})
+        made = owner.quote(asked)["plan"]
+        assert (made.get("private_clip") is not None) == chosen
 
 
 @pytest.mark.parametrize(

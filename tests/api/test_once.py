@@ -47,18 +47,18 @@ def send(service, person, path, body, key):
 @pytest.fixture(scope="module")
 def requests(service):
     """(who, path, body) of everything that changes something, in an order that works."""
-    scene = service.scene()
+    scene = service.scene(rows=100_000)
     admin = service.person("admin")
     owned = f"/v1/datasets/{scene.dataset}/budget"
-    waits = scene.analyst.submit(job(scene.dataset, parameters={"steps": 10_000}))["id"]
+    waits = scene.analyst.submit(job(scene.dataset, parameters={"steps": 20_000}))["id"]
     return [
+        (scene.analyst, f"/v1/jobs/{waits}/cancel", None),  # first, while it runs
         (admin, "/v1/principals", {"name": secrets.token_hex(8), "role": "analyst"}),
         (admin, "/v1/keys", {"principal": scene.analyst.id}),
         (admin, f"/v1/keys/{admin.add_key()['id']}/rotate", {}),
         (scene.owner, "/v1/datasets", {"name": "twice", "schema": numeric_schema()}),
         (scene.owner, f"{owned}/freeze", {"reason": "a test"}),
         (scene.owner, f"{owned}/unfreeze", {"reason": "a test"}),
-        (scene.analyst, f"/v1/jobs/{waits}/cancel", None),
     ]
 
 

@@ -13,6 +13,7 @@ from service.errors import PlanRefused
 from service.planning import choose as choosing
 from service.planning.catalog import CATALOG, plan
 from service.planning.choose import choose, compare, epsilon_for_noise
+from service.planning.expected import Expected
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
 from tests.harness import job
@@ -89,8 +90,11 @@ def test_a_comparison_shows_every_algorithm_or_its_reason(scene):
     able = job(scene.dataset, parameters={}, ridge=0.1)
     compared = scene.analyst.compare(able)
     assert {c["algorithm"] for c in compared["data"]} == COMPARED < set(CATALOG)
-    risks = [c["excess_risk"] for c in compared["data"] if c["refusal"] is None]
-    assert risks == sorted(risks) and len(risks) >= 2
+    able_ones = [c for c in compared["data"] if c["refusal"] is None]
+    assert len(able_ones) >= 2 and compared["data"][: len(able_ones)] == able_ones
+    assert all(c["expected"] is None for c in able_ones)  # with a ridge of its own
+    ranks = [(CATALOG[c["algorithm"]].places[False], c["excess_risk"]) for c in able_ones]
+    assert ranks == sorted(ranks)
     assert compared["choice"]["algorithm"] == compared["data"][0]["algorithm"]
     for candidate in compared["data"]:
         if candidate["refusal"] is None:
@@ -129,12 +133,21 @@ def test_auto_that_nothing_can_plan_lists_every_reason(scene):
     assert all(name in refusal.value.problem["detail"] for name in COMPARED)
 
 
-def test_equal_risks_go_to_the_fewest_gradients(monkeypatch):
+def test_expected_errors_come_before_bounds_and_the_smallest_is_taken(scene):
+    open_ = job(scene.dataset, 1.0, algorithm="auto", parameters={})
+    able = [c for c in scene.analyst.compare(open_)["data"] if c["refusal"] is None]
+    medians = [c["expected"]["median"] for c in able if c["expected"] is not None]
+    assert len(medians) >= 2 and medians == sorted(medians)
+    assert all(c["expected"] is None for c in able[len(medians) :])
+    assert scene.analyst.quote(open_)["choice"]["algorithm"] == able[0]["algorithm"]
+
+
+def test_equal_errors_go_to_the_fewest_gradients(monkeypatch):
     def equal(asked, facts):
         made = plan(asked, facts)
         fewer = 7 if asked.algorithm == "gradient-descent" else 8
-        same = made.prediction.model_copy(update={"excess_risk": 0.5})
-        return made.model_copy(update={"prediction": same, "gradients": fewer})
+        same = Expected(median=0.5, low=0.1, high=0.9, constant=1.0)
+        return made.model_copy(update={"expected": same, "gradients": fewer})
 
     monkeypatch.setattr(choosing, "plan", equal)
     able = compare(spec(), FACTS, MANY)
