@@ -167,7 +167,12 @@ ALGORITHM = Algorithm(
     problem="smooth convex losses of one margin over an l2 ball or all of R^d; bounded rows",
     cost="one noisy minimiser over all rows: the price of two releases, the second a small one",
     needs=Needs(
-        sets=BALL_OR_ALL, margins="one", smooth=True, bounded_rows=True, bounded_labels=True
+        sets=BALL_OR_ALL,
+        margins="one",
+        smooth=True,
+        bounded_rows=True,
+        bounded_labels=True,
+        best_over_all=True,
     ),
     parameters=Parameters,
     schedule=PerturbedMinimumSchedule,
