@@ -64,8 +64,8 @@ class Rows:
         """The same rows with labels clipped to [middle - half, middle + half], which is stretched to
         [-1, 1]: each a function of one label."""
         other = copy(self)
-        other._y = read_only(np.clip((np.nan_to_num(self._y) - middle) / half, -1.0, 1.0))
-        other._files = [file for file in self._files if file is not self._y]
+        within = np.clip(np.nan_to_num(self._y), -1.0, 1.0)  # first, or a warning might tell of one
+        other._y = read_only(np.clip((within - middle) / half, -1.0, 1.0))
         return other
 
     def within(self, start: int, stop: int) -> range:
@@ -93,7 +93,8 @@ class Rows:
             y = self._y[low:high]
             if bounded_labels:
                 y = read_only(np.clip(y, -1.0, 1.0))
-            result = work(self._x[low:high], y)
+            x = self._x[low:high]
+            result = work(x if self._anew is None else read_only(self._anew(x)), y)
             self._forget(low, high)
             return result
 

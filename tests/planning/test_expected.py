@@ -98,10 +98,26 @@ def test_auto_takes_the_smallest_expected_error_and_those_without_one_come_last(
         assert all(c.plan is None or c.plan.expected is None for c in candidates[2:])
 
 
-def test_auto_goes_by_bounds_where_nothing_is_expected():
-    candidates = compare(spec("auto", ridge=0.1), facts(), 10**12)
-    bounds = [c.plan.prediction.excess_risk for c in candidates if c.plan is not None]
+@pytest.mark.parametrize(
+    ("delta", "first"),
+    [
+        (1e-6, ["preconditioned-descent", "objective-perturbation"]),
+        (0.0, ["objective-perturbation", "preconditioned-descent"]),
+    ],
+)
+def test_where_nothing_is_expected_what_did_well_comes_before_bounds(delta, first):
+    candidates = compare(spec("auto", ridge=0.1), facts(delta=delta), 10**12)
+    able = [c for c in candidates if c.plan is not None]
+    assert [c.algorithm.name for c in able[:2]] == first
+    bounds = [c.plan.prediction.excess_risk for c in able[2:]]
     assert bounds == sorted(bounds) and len(bounds) > 2
+    assert "has done well on jobs of its kind" in choose(candidates)[1].reason
+
+
+def test_auto_goes_by_bounds_where_nothing_else_is_known():
+    candidates = compare(spec("auto", ridge=0.1, loss="geometric_median"), facts(), 10**12)
+    bounds = [c.plan.prediction.excess_risk for c in candidates if c.plan is not None]
+    assert bounds == sorted(bounds) and len(bounds) > 1
     assert "predicts the smallest excess risk" in choose(candidates)[1].reason
 
 

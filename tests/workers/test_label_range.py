@@ -130,3 +130,13 @@ def test_labels_in_a_small_part_of_their_range_are_fitted_as_if_it_were_theirs()
     data = given(made, labels)
     w = RUNS[made.algorithm](made, data, Progress())
     assert abs(w[0] * made.facts.linf - 0.8) < 0.02
+
+
+@pytest.mark.parametrize("label", [np.inf, -np.inf, 1e308, np.nan])
+@pytest.mark.filterwarnings("error")
+def test_a_label_beyond_all_bounds_is_clipped_without_a_word(label):
+    labels = np.full(N, 0.8)
+    labels[0] = label
+    data = given(plan(job(), numeric()), labels)
+    data.choose_label_range()
+    assert abs(data._rows._y).max() <= 1

@@ -288,4 +288,4 @@ def test_a_ridge_of_the_analysts_own_counts_towards_the_strong_convexity():
 def test_blocks_are_shorter_where_rows_disturb_each_other_more():
     o = Tilted(1000, D, 1.0, 1.0, 0.25, 100.0, 1e-9)
     assert o.block == 16
-    assert replace(o, strong=2.5).block == 5 and replace(o, strong=0.1).block == 1
+    assert replace(o, strong=25.0).block == 10 and replace(o, strong=2.5).block == 1

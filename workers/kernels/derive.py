@@ -83,6 +83,6 @@ def add_means(total, x, labels, l2_units, label_units, binary):
             squares += entry * entry
         label = np.int64(labels[r])
         total[columns - 1] += label
-        total[columns] += squares // l2_units
+        total[columns] += min(squares // l2_units, l2_units)
         if not binary:
             total[columns + 1] += label * label * l2_units // (label_units * label_units)

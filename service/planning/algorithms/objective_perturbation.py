@@ -145,7 +145,7 @@ def _prediction(
     bias = max(0.0, o.strong / p.n - spec.ridge) * W**2 / 2
     blurred = min(o.slope * p.X2 * off, bent / 2 * off**2)
     if goal.delta > 0:
-        papers_noise = 2 * sqrt(2 * log(2 / goal.delta) + goal.epsilon) / goal.epsilon
+        papers_noise = 2 * sqrt(2 * (log(2) - log(goal.delta)) + goal.epsilon) / goal.epsilon
     else:
         papers_noise = 2 * sqrt(p.d + 1) / goal.epsilon
     return Prediction(
@@ -167,7 +167,12 @@ ALGORITHM = Algorithm(
     problem="smooth convex losses of one margin over an l2 ball or all of R^d; bounded rows",
     cost="one noisy minimiser over all rows: the price of two releases, the second a small one",
     needs=Needs(
-        sets=BALL_OR_ALL, margins="one", smooth=True, bounded_rows=True, bounded_labels=True
+        sets=BALL_OR_ALL,
+        margins="one",
+        smooth=True,
+        bounded_rows=True,
+        bounded_labels=True,
+        best_over_all=True,
     ),
     parameters=Parameters,
     schedule=PerturbedMinimumSchedule,

@@ -102,7 +102,12 @@ ALGORITHM = Algorithm(
     problem="the squared loss on bounded rows and labels, over a ball or all of R^d",
     cost="first and second moments, once each; costs add",
     needs=Needs(
-        sets=BALL_OR_ALL, margins="one", parabola=True, bounded_rows=True, bounded_labels=True
+        sets=BALL_OR_ALL,
+        margins="one",
+        parabola=True,
+        bounded_rows=True,
+        bounded_labels=True,
+        best_over_all=True,
     ),
     parameters=Parameters,
     schedule=SufficientStatisticsSchedule,

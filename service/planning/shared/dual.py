@@ -79,8 +79,8 @@ class Tilted:
     @property
     def block(self) -> int:
         """Rows that lie together are visited together, for memory's sake: so few that they hardly
-        disturb each other."""
-        return max(1, min(_BLOCK, int(0.5 / self.bend)))
+        disturb each other, even if all are alike (with 0.5 such rows called for further passes)."""
+        return max(1, min(_BLOCK, int(0.1 / self.bend)))
 
     @property
     def rounding(self) -> float:
