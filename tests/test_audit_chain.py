@@ -137,7 +137,7 @@ def set_algorithm(body):
     body["plan"]["spec"]["algorithm"] = "of-another-version"
 
 
-def set_rows_too_small_for_a_lattice(body):
+def set_rows_too_small_for_floats(body):
     body["plan"]["facts"]["feature_step"] = 5e-324
 
 
@@ -150,8 +150,8 @@ def set_delta_without_a_logarithm(body):
     [
         (set_algorithm, "planning its spec again gives another Plan: PlanRefused"),
         (
-            set_rows_too_small_for_a_lattice,
-            "planning its spec again gives another Plan: ValidationError",
+            set_rows_too_small_for_floats,
+            "planning its spec again gives another Plan: ZeroDivisionError",
         ),
         (
             set_delta_without_a_logarithm,

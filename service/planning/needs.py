@@ -4,7 +4,7 @@ numbers are, in the plan functions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, get_args
 
 from service.planning.loss import BaseLoss
@@ -48,6 +48,7 @@ class Needs:
     bounded_labels: bool = False
     ridge_min: float = 0.0
     ridge_over_all: bool = False  # over all of R^d it needs a ridge
+    lipschitz: bool = False  # it rests on a bound on slopes, which some have over bounded sets only
     released_model: bool = False  # it is about a model that `of` names
     best_over_all: bool = False  # no set does it better than all of R^d
 
@@ -84,6 +85,7 @@ class Needs:
             "a bound on the label": self.bounded_labels,
             f"ridge of at least {self.ridge_min:g}": self.ridge_min > 0,
             "ridge > 0 over the set all": self.ridge_over_all,
+            "a Lipschitz loss over the set all": self.lipschitz,
             "a model that a job on the same dataset has released": self.released_model,
         }
         return [words for words, asked in told.items() if asked]
@@ -158,6 +160,11 @@ class Needs:
                 f"does not run over the set {spec.set.kind}{of}; it runs over: {', '.join(sets)}",
                 "use one of these",
             )
+        if not spec.set.bounded and self.lipschitz and not _lipschitz(spec.loss):
+            yield Misfit(
+                "rests on a bound on gradients, which this loss does not have over all of R^d",
+                "use the set l2_ball",
+            )
         if not spec.set.bounded and self.ridge_over_all and spec.ridge == 0:
             yield Misfit(
                 "needs strong convexity over all of R^d",
@@ -200,6 +207,11 @@ class Needs:
         if self.convexity == "convex":
             return loss.convex
         return self.convexity == "any" or loss.weakly_convex
+
+
+def _lipschitz(loss: BaseLoss) -> bool:
+    """Over all of R^d, for a bounded label."""
+    return loss.margin and isfinite(loss.scalar().lipschitz(inf))
 
 
 def either(names: Any) -> str:

@@ -86,6 +86,10 @@ def test_noise_is_in_units_of_what_is_released(plans):
             point = vectors.pop()
             assert (point.noise, point.norm) == (first, plan.lattice.norm)
             first = plan.schedule.term_step * plan.schedule.term.scale
+        for moments in plan.moments:  # come before sums over what is derived from them
+            made = vectors.pop(0)
+            assert (made.noise, made.norm) == (moments.step * 2.0**moments.bits, moments.norm)
+        assert plan.lattice.kind != "moment" or vectors == []
         if vectors:
             assert vectors[0].noise == first and vectors[0].norm == plan.lattice.norm
 

@@ -176,7 +176,7 @@ class Spy(Data):
         self, exact: NDArray[np.int64], step: float, rows: range, **how: Any
     ) -> NDArray[np.float64]:
         released = super()._vector(exact, step, rows, **how)
-        self.seen.append((rows, released / step))
+        self.seen.append((rows, in_units(released, step)))
         return released
 
     def _choice(
@@ -191,6 +191,14 @@ class Spy(Data):
         axis[chosen % axis.size] = 1.0 if chosen < axis.size else -1.0
         self.seen.append((rows, axis))
         return chosen
+
+
+def in_units(released: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """How many steps were let out. Where a whole number of them is that to the last bit, it is this
+    number, although float64 may round the quotient of large ones otherwise."""
+    quotient = released / step
+    whole = np.rint(quotient)
+    return np.where(whole * step == released, whole, quotient)
 
 
 class Exact(Data):
@@ -218,7 +226,7 @@ class Shadowed(Spy):
         released = super()._vector(exact, step, rows, **how)
         lattice, seen, other = (
             how.get("lattice") or self._plan.lattice,
-            released / step,
+            in_units(released, step),
             self._other,
         )
         if lattice.noise == "gaussian":
@@ -336,9 +344,9 @@ def audit(
 
 
 def on_lattice(played: Round) -> bool:
-    """Whether every sum is a vector of integers, as far as a float64 can tell. Noise off the lattice
-    betrays the data by its last bits, which no trade-off curve of these statistics would show."""
-    return all(bool((np.abs(s - np.rint(s)) < 1e-3).all()) for _, s in played.sums)
+    """Whether every sum is a vector of integers, exactly. Noise off the lattice betrays the data by
+    its last bits, which no trade-off curve of these statistics would show."""
+    return all(bool((s == np.rint(s)).all()) for _, s in played.sums)
 
 
 def score_of(plan: Plan) -> Score:

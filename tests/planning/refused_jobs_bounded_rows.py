@@ -47,6 +47,15 @@ REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job t
         "it runs over: l2_ball, all",
         spec(OBJECTIVE, set="l2_ball"),
     ),
+    **{
+        f"{name} of squares over all of R^d": (
+            facts(label="numeric"),
+            spec(name, loss="squared", set="all", ridge=0.1),
+            "which this loss does not have over all of R^d; use the set l2_ball, or use ",
+            spec(name, loss="squared", ridge=0.1),
+        )
+        for name in (OP, PHASED)
+    },
     "a minimiser of unbounded rows": (
         UNBOUNDED,
         spec(OP),

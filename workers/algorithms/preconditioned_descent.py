@@ -2,7 +2,6 @@
 
 w is a model in white coordinates, its intercept first, for the centred rows of the frame."""
 
-from dataclasses import replace
 from math import erf, exp, log, pi, sqrt
 
 import numpy as np
@@ -40,7 +39,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     of_ridge = ridge / (1.0 if schedule.residual else 0.25)
     white = whiten(plan, data, schedule.moments, rules, located, of_ridge)
     radius = _radius(rules, white)
-    white = replace(white, a=data.derive(located.frame.centre, white.a, radius))
+    white = white.by(data.derive(located.frame.centre, white.a, radius))
     units = np.full(plan.dimension, radius)  # of a weight, for the rows that sums are over
     units[0] = DERIVED_UNITS / schedule.constant
     penalty = penalty_of(plan, located, white)

@@ -1,8 +1,8 @@
 """What released moments say of rows: where they are, how far they spread and which way. All of it is
 post-processing; the linear algebra is our own, for that of BLAS depends on its threads."""
 
-from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +21,14 @@ _MORE = 1.3  # damping, where white rows have too many dimensions
 _LABEL_VARIANCE = 0.25  # of the mean of y, before anything is known of it
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(NamedTuple):
     """The frame in which second moments are taken, and how far off its centre of labels may be."""
 
     frame: Frame
     label_noise: float
 
 
-@dataclass(frozen=True)
-class White:
+class White(NamedTuple):
     """In the frame: `a`, by which rows are about white, and the variances `r` of white rows; b, about
     their covariances with y, and the variances of its noise; v, that of y, and its deviation's."""
 
@@ -40,6 +38,10 @@ class White:
     b_noise: Floats
     v: float
     v_noise: float
+
+    def by(self, a: Floats) -> "White":
+        """The same of rows that are made by `a`."""
+        return White(a, *self[1:])
 
     @property
     def effective(self) -> float:

@@ -73,7 +73,6 @@ from service.planning.shared.point import (
     PenalisedAdversary,
     noise_per_sensitivity,
     release_point,
-    require_lipschitz,
     require_scale,
 )
 from service.planning.spec import Facts, JobSpec
@@ -117,7 +116,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
     X2 = p.X2
     require_scale(NAME, p.W, X2, spec.ridge)
-    require_lipschitz(NAME, p)
     make = _bounded if parameters.adversary == "bounded" else _penalised
     robust = make(spec, goal, p, shape, parameters)
     L, strong = robust.lipschitz, robust.strong
@@ -257,7 +255,12 @@ ALGORITHM = Algorithm(
     problem="convex losses of one margin, each at its worst over moves of its bounded row",
     cost="one noisy point over all rows: the price of a single release",
     needs=Needs(
-        sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True, ridge_over_all=True
+        sets=BALL_OR_ALL,
+        margins="one",
+        lipschitz=True,
+        bounded_rows=True,
+        bounded_labels=True,
+        ridge_over_all=True,
     ),
     parameters=Parameters,
     schedule=MinimiserSchedule,

@@ -145,7 +145,7 @@ def _prediction(
     bias = max(0.0, o.strong / p.n - spec.ridge) * W**2 / 2
     blurred = min(o.slope * p.X2 * off, bent / 2 * off**2)
     if goal.delta > 0:
-        papers_noise = 2 * sqrt(2 * log(2 / goal.delta) + goal.epsilon) / goal.epsilon
+        papers_noise = 2 * sqrt(2 * (log(2) - log(goal.delta)) + goal.epsilon) / goal.epsilon
     else:
         papers_noise = 2 * sqrt(p.d + 1) / goal.epsilon
     return Prediction(

@@ -50,7 +50,6 @@ from service.planning.shared.point import (
     MinimiserSchedule,
     noise_per_sensitivity,
     release_point,
-    require_lipschitz,
     require_scale,
 )
 from service.planning.spec import Facts, JobSpec
@@ -68,7 +67,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
     X2 = p.X2
     require_scale(NAME, p.W, X2, spec.ridge)
-    require_lipschitz(NAME, p)
     n, d, L0, L = p.n, p.d, p.lipschitz, p.G
     solver, steps = parameters.solver, parameters.steps
 
@@ -142,7 +140,12 @@ ALGORITHM = Algorithm(
     problem="convex losses of one margin over an l2 ball or all of R^d; bounded rows",
     cost="one noisy point over all rows: the price of a single release",
     needs=Needs(
-        sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True, ridge_over_all=True
+        sets=BALL_OR_ALL,
+        margins="one",
+        lipschitz=True,
+        bounded_rows=True,
+        bounded_labels=True,
+        ridge_over_all=True,
     ),
     parameters=Parameters,
     schedule=MinimiserSchedule,

@@ -45,7 +45,6 @@ from service.planning.releases import Disjoint
 from service.planning.shared.minimiser import U
 from service.planning.shared.point import (
     noise_per_sensitivity,
-    require_lipschitz,
 )
 from service.planning.spec import Facts, JobSpec
 
@@ -100,7 +99,6 @@ class Parameters(BaseModel):
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
     X2 = p.X2
-    require_lipschitz(NAME, p)
     n, d, L0, L = p.n, p.d, p.lipschitz, p.G
     bounded = isfinite(p.W)
     if n < 2:
@@ -201,7 +199,9 @@ ALGORITHM = Algorithm(
     theorem="6 and 7",
     problem="population risk of convex losses of one margin, over an l2 ball or all of R^d",
     cost="one noisy point per phase on disjoint rows: the price of a single release",
-    needs=Needs(sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True),
+    needs=Needs(
+        sets=BALL_OR_ALL, margins="one", lipschitz=True, bounded_rows=True, bounded_labels=True
+    ),
     parameters=Parameters,
     schedule=PhasedSgdSchedule,
     plan=plan,

@@ -44,7 +44,6 @@ from service.planning.shared.point import (
     MinimiserSchedule,
     noise_per_sensitivity,
     release_point,
-    require_lipschitz,
     require_scale,
 )
 from service.planning.spec import Facts, JobSpec
@@ -62,7 +61,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
     X2 = p.X2
     require_scale(NAME, p.W, X2, spec.ridge)
-    require_lipschitz(NAME, p)
     n, d, L0, L, tilt, steps = p.n, p.d, p.lipschitz, p.G, parameters.tilt, parameters.steps
 
     widest = p.W if spec.ridge == 0 else min(p.W, L / spec.ridge)
@@ -139,7 +137,12 @@ ALGORITHM = Algorithm(
     problem="between the mean and the largest of convex losses of one margin; bounded rows",
     cost="one noisy point over all rows: the price of a single release",
     needs=Needs(
-        sets=BALL_OR_ALL, margins="one", bounded_rows=True, bounded_labels=True, ridge_over_all=True
+        sets=BALL_OR_ALL,
+        margins="one",
+        lipschitz=True,
+        bounded_rows=True,
+        bounded_labels=True,
+        ridge_over_all=True,
     ),
     parameters=Parameters,
     schedule=MinimiserSchedule,

@@ -1,7 +1,7 @@
 """One noisy point: the schedule and the draft of the algorithms that release a computed minimiser."""
 
 from dataclasses import dataclass
-from math import hypot, isfinite, log, sqrt
+from math import hypot, log, sqrt
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -78,14 +78,6 @@ def require_scale(name: str, W: float, X2: float, ridge: float) -> None:
     if not _SMALL <= X2 <= _LARGE:
         raise PlanRefused(
             f"{name} needs rows whose norm bound is within [{_SMALL}, {_LARGE}]; rescale the columns."
-        )
-
-
-def require_lipschitz(name: str, p: Problem) -> None:
-    if not isfinite(p.lipschitz):
-        raise PlanRefused(
-            f"over all of R^d this loss's gradient has no bound, and {name} rests on one; "
-            "use the set l2_ball."
         )
 
 
