@@ -82,7 +82,7 @@ def test_a_worker_that_starts_without_its_database_works_when_that_is_back(tmp_p
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_killed_workers_job_goes_on_long_before_its_lease_ends(engine, tmp_path):
     with running(engine, tmp_path, lease_seconds=3600) as service:
-        scene = service.scene(rows=50_000)
+        scene = service.scene(rows=300_000)
         submitted = scene.analyst.submit(job(scene.dataset, 0.5, parameters=LONG))["id"]
         until(lambda: scene.analyst.job(submitted)["progress"]["steps_done"], "its first steps")
         for pid in working(service):

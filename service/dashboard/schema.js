@@ -183,9 +183,10 @@ export function unionForm(name, document, property, changed) {
   };
   // Only these kinds can be chosen (all, where none are given), and to name none of them; what is
   // chosen already stays.
+  const namesNone = (value) => schemas[value]?.title?.startsWith("Default") ?? false;
   const allow = (kinds) => {
     for (const option of kind.options)
-      option.disabled = Boolean(kinds) && !["default", ...kinds].includes(option.value);
+      option.disabled = Boolean(kinds) && !kinds.includes(option.value) && !namesNone(option.value);
   };
   kind.addEventListener("change", () => {
     draw();
