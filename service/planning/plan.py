@@ -26,7 +26,7 @@ else:
     _SCHEDULES = dict.fromkeys(one.schedule for one in ALGORITHMS.values())
     Schedule = Annotated[reduce(or_, _SCHEDULES), Field(discriminator="kind")]
 
-PLANNER_VERSION = 7  # raise it whenever the same spec and facts may plan differently
+PLANNER_VERSION = 8  # raise it whenever the same spec and facts may plan differently
 
 
 class Guarantee(Part):
