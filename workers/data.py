@@ -310,9 +310,8 @@ class Data:
         fresh = self._carried_on(start, stop)
         exact = self._sums.changes(*change, fresh)
         running = carry(self._running, exact, kept, gain)
-        ballot = self._vertices.running_ballot(
-            running, exact, pull, self._gate.number, kept=kept, gain=gain
-        )
+        number = self._gate.number
+        ballot = self._vertices.running_ballot(running, exact, pull, number, kept=kept, gain=gain)
         how = Running(self._series, self._number, fresh, kept, ballot.slack)
         chosen = self._choice(ballot, scale, self._hull, how)
         self._running = running

@@ -78,7 +78,7 @@ class Gate:
             size = lattice.entries(self._columns)
         if not plain or exact.shape != (size,):
             self._refuse(
-                "noise on something else than a vector of integers, one per weight, moment or cell"
+                "noise on something else than a vector of integers, one per weight or moment or cell"
             )
         self._pay(Ask(lattice.noise, release.sensitivity, scale, rows, batch, prefix))
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace

@@ -28,7 +28,7 @@ JOBS: dict[str, dict[str, Any]] = {
         "set": {"kind": "l1_ball", "radius": 2.0},
     },
     "stochastic-frank-wolfe": {"loss": "savage", "set": {"kind": "lp_ball"}},
-    "summary": {"summaries": ["counts"], "set": "all"},
+    "column-summaries": {"summaries": ["counts"], "set": "all"},
 }
 # Those that release noisy sums over ranges of rows, and nothing else.
 SUMS = {

@@ -1,4 +1,4 @@
-"""Runs what service/planning/algorithms/summary.py planned."""
+"""Runs what service/planning/algorithms/column_summaries.py planned."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -30,7 +30,7 @@ from service.planning.spec import Facts, JobSpec
 from service.planning.summaries import ColumnFacts, CountsAsked, HistogramAsked
 from service.planning.tables import LABEL, Bins, Categories, Classes, Counts, Crossed, calibrate_counts
 
-NAME = "summary"
+NAME = "column-summaries"
 
 
 class SummarySchedule(Schedule):
