@@ -25,6 +25,10 @@ class ColumnFacts(Public):
 class _Summary(Kind):
     column: str | None = Field(default=None, min_length=1, max_length=200, description=_OF)
 
+    def names(self) -> tuple[str | None, ...]:
+        """Of the columns that it is about; None for the label."""
+        return (self.column,)
+
 
 class _Ranged(_Summary):
     """Of numbers: on the declared range, or, for a column without one, on a range that is given."""
@@ -41,6 +45,9 @@ class CountsAsked(_Summary):
     by: str | None = Field(
         default=None, min_length=1, max_length=200, description="Another column, or the label's name."
     )
+
+    def names(self) -> tuple[str | None, ...]:
+        return (self.column,) if self.by is None else (self.column, self.by)
 
 
 class HistogramAsked(_Ranged):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.errors import PlanRefused
 from service.planning import papers
@@ -38,6 +38,7 @@ class SummarySchedule(Schedule):
 
     kind: Literal["summary"] = "summary"
     counts: tuple[Counts, ...]
+    confidence: float
 
     @property
     def steps(self) -> int:
@@ -50,6 +51,10 @@ class SummarySchedule(Schedule):
 class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    confidence: float = Field(
+        default=0.95, ge=0.5, le=0.999, description="Of each interval, by itself."
+    )
+
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     goal, n = target(spec, facts), facts.rows
@@ -61,7 +66,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     noise = max(lattice.deviation(table) for table in range(len(lattice.sizes))) / n
     return Draft(
         dimension=sum(lattice.sizes),
-        schedule=SummarySchedule(counts=(counts,)),
+        schedule=SummarySchedule(counts=(counts,), confidence=parameters.confidence),
         lattice=lattice,
         release=lattice.release(),
         prediction=Prediction(
