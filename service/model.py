@@ -42,8 +42,7 @@ class Model:
         """The margin of each row, or one per class; absent or empty cells take the declared fill."""
         if self.card["coef_"] is None and self.network is None:
             raise TypeError(
-                "without coefficients it predicts nothing; see location, certificate or "
-                "summaries"
+                "without coefficients it predicts nothing; see location, certificate or summaries"
             )
         x = encode_features(self.schema, columns_from_rows(self.schema, rows))
         if self.network is not None:

@@ -1,5 +1,5 @@
-"""The columns of a schema as a job's summaries name them: how they are stored, and what numbers mean in
-the owner's units."""
+"""The columns of a schema as a job's summaries name them: how they are stored, and what numbers mean
+in the owner's units."""
 
 from collections.abc import Callable
 from math import expm1, log1p, sqrt

@@ -1,7 +1,8 @@
-"""What a job's summaries told, in the owner's words and units: a function of the Plan, the public schema
-and the vector that a worker released. Every shape that it may have is written down here."""
+"""What a job's summaries told, in the owner's words and units: a function of the Plan, the public
+schema and the vector that a worker released. Every shape that it may have is written down here."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +29,7 @@ class Estimate(_Closed):
 
 
 class Cell(Estimate):
-    """A share of the population. Of a histogram, that from `lower` up to `upper`; null: without end."""
+    """A share of the population. Of a histogram, from `lower` up to `upper`; null: without end."""
 
     name: str | None
     by: str | None
@@ -87,7 +88,7 @@ def _edges(asked: HistogramAsked, schema: Schema) -> list[dict[str, Any]]:
     else:
         inner = [asked.lower + share * (asked.upper - asked.lower) for share in shares]
         edges = [None, *inner, None]
-    return [_label(lower=a, upper=b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [_label(lower=a, upper=b) for a, b in pairwise(edges)]
 
 
 def _label(**known: Any) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 An interval is about the population that the rows were drawn from: it holds its true number with the
 probability that is asked, over the drawing of n independent rows and the noise. The noise of a number
-is known: Gaussian, or a sum of Laplace variables whose quantile q is at most that of one of them of the
-same variance (for the confidences that may be asked). The two parts are independent and about normal,
-so quantiles add in squares: |estimate - truth|^2 <= z^2 variance/n + q^2.
+is known: Gaussian, or a sum of Laplace variables, whose quantile q is taken to be that of a single one
+of the same variance, which is larger. The two parts are independent and about normal, so quantiles add
+in squares: |estimate - truth|^2 <= z^2 variance/n + q^2.
 
 Counts of all cells add up to n, which is public: what is released is projected to that, and noise gets
 less by the part that goes into the sum.
@@ -61,9 +61,7 @@ class Told:
         return [share(float(count) / self.rows, self.rows, self.z, quantile) for count in counts]
 
 
-def tables(
-    lattice: CountLattice, rows: int, vector: Floats, confidence: float
-) -> list[Told]:
+def tables(lattice: CountLattice, rows: int, vector: Floats, confidence: float) -> list[Told]:
     """The tables of a release, from its vector."""
     ends = np.cumsum(lattice.sizes)[:-1]
     return [
@@ -74,7 +72,7 @@ def tables(
 
 def share(estimate: float, rows: int, z: float, noise: float) -> Interval:
     """Of a population: all p with (estimate - p)^2 <= z^2 p (1 - p)/rows + noise^2, which is Wilson's
-    interval where there is no noise. Estimates are kept within [0, 1], which moves none away from p."""
+    interval where there is no noise. Estimates are kept within [0, 1]: that moves none away from p."""
     estimate = min(max(estimate, 0.0), 1.0)
     a = z**2 / rows
     middle = estimate + a / 2

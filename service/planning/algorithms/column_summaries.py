@@ -7,8 +7,8 @@ category or class, histograms. Nothing is fitted.
 once, over all rows. What is told (shares, intervals) is a function of them:
 service/planning/estimates.py.
 
-**Sensitivity.** Neighbours replace one record. tables.py; each summary has the same part of it, squared
-in l2, so with m of them noise is sqrt(m) times that of one, and m times that under pure epsilon.
+**Sensitivity.** Neighbours replace one record. tables.py; each summary has the same part of it,
+squared in l2, so with m of them noise is sqrt(m) times that of one, and m times that under pure epsilon.
 
 **Proof.** One release over all rows; all else is post-processing. Which cells a column has is said by
 the schema, never by rows.
@@ -28,7 +28,15 @@ from service.planning.lattice import target
 from service.planning.needs import Needs
 from service.planning.spec import Facts, JobSpec
 from service.planning.summaries import ColumnFacts, CountsAsked, HistogramAsked
-from service.planning.tables import LABEL, Bins, Categories, Classes, Counts, Crossed, calibrate_counts
+from service.planning.tables import (
+    LABEL,
+    Bins,
+    Categories,
+    Classes,
+    Counts,
+    Crossed,
+    calibrate_counts,
+)
 
 NAME = "column-summaries"
 
@@ -86,8 +94,10 @@ def tables_of(asked: Any, facts: Facts) -> Iterator[Any]:
     match asked:
         case CountsAsked():
             cells = _cells(column)
-            yield cells if asked.by is None else Crossed(
-                first=_cells(column_of(asked.by, facts)), second=cells
+            yield (
+                cells
+                if asked.by is None
+                else Crossed(first=_cells(column_of(asked.by, facts)), second=cells)
             )
         case HistogramAsked():
             yield bins(column, asked, asked.bins)
