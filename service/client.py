@@ -258,6 +258,10 @@ class Client:
     def model(self, job: str) -> Model:
         return Model(self.request("GET", f"/v1/jobs/{job}/model"))
 
+    def summary(self, job: str) -> JSON:
+        """What the job's summaries told, each number with its interval."""
+        return self.request("GET", f"/v1/jobs/{job}/summary")
+
     def record(self, job: str) -> JSON:
         return self.request("GET", f"/v1/jobs/{job}/audit")
 

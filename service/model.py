@@ -22,7 +22,7 @@ class Model:
     `coef_` and `intercept_` have one entry per class for softmax; a geometric median has a `location`
     instead, in the columns' own units and the order of `feature_names_in_`. A network has weights of
     encoded rows: `network` holds `hidden` (a list per unit, the constant first), `outer` and `offset`;
-    a certificate has a `certificate`.
+    a certificate has a `certificate`, and a job that fitted nothing has `summaries`.
     """
 
     def __init__(self, card: JSON) -> None:
@@ -30,6 +30,7 @@ class Model:
         self.schema = Schema.model_validate(card["encoder"])
         self.location: list[float] | None = card.get("location")
         self.certificate: JSON | None = card.get("certificate")
+        self.summaries: list[JSON] | None = card.get("summaries")
         predicts = card["coef_"] is not None
         self.network: JSON | None = card.get("network")
         self.coef_: NDArray[np.float64] = np.asarray(card["coef_"] if predicts else [])
@@ -40,7 +41,9 @@ class Model:
     def decision_function(self, rows: Sequence[Mapping[str, object]]) -> NDArray[np.float64]:
         """The margin of each row, or one per class; absent or empty cells take the declared fill."""
         if self.card["coef_"] is None and self.network is None:
-            raise TypeError("without coefficients it predicts nothing; see location or certificate")
+            raise TypeError(
+                "without coefficients it predicts nothing; see location, certificate or summaries"
+            )
         x = encode_features(self.schema, columns_from_rows(self.schema, rows))
         if self.network is not None:
             hidden = np.maximum(x @ np.asarray(self.network["hidden"]).T, 0.0)

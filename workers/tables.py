@@ -83,7 +83,9 @@ def values(facts: Facts, column: int, x: Array, y: Array, within: float) -> Floa
     if facts.storage == "float64":
         return entries
     constant = x[:, 0].astype(np.float64)
-    constant += constant < (facts.linf_units or 0)  # it was truncated too, unless it is at its bound
+    constant += constant < (
+        facts.linf_units or 0
+    )  # it was truncated too, unless it is at its bound
     return np.asarray((entries + within) / np.maximum(constant, 1.0))
 
 

@@ -181,8 +181,10 @@ function jobForm(context, usable, algorithms, document_, changed) {
   };
 }
 
+const fits = (algorithm) => algorithm.takes.losses.length > 0; // summaries are asked by the API
+
 function algorithmSelect(algorithms, of) {
-  const options = algorithms.map((a) => [a.name, `${a.name}: ${a.title}`]);
+  const options = algorithms.filter(fits).map((a) => [a.name, `${a.name}: ${a.title}`]);
   const first = of ? algorithms.find(isAboutAModel).name : AUTO;
   return select([[AUTO, "auto: the smallest predicted error"], ...options], first);
 }

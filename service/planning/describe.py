@@ -338,7 +338,8 @@ def _summary(plan: Plan) -> str:
     spec = plan.spec
     if spec.summaries:
         told = _plural(len(spec.summaries), "summary", "summaries")
-        return f"It tells {told} of columns, on {_plural(plan.facts.rows, 'row')}, by {plan.algorithm}."
+        rows = _plural(plan.facts.rows, "row")
+        return f"It tells {told} of columns, on {rows}, by {plan.algorithm}."
     everywhere = isinf(spec.set.l2_radius(plan.dimension))
     where = "every weight vector" if everywhere else f"the set {_kind(spec.set)}"
     verb = "It fits" if spec.of is None else f"At the model of {spec.of.job} it measures"

@@ -114,7 +114,9 @@ class Needs:
         if not self.summaries and spec.summaries:
             yield Misfit("fits a model and tells no summaries", 'leave "summaries" out')
         elif not self.summaries:
-            yield Misfit("fits a loss, and the job names none", f"use the loss {either(self._losses())}")
+            yield Misfit(
+                "fits a loss, and the job names none", f"use the loss {either(self._losses())}"
+            )
         elif not spec.summaries:
             yield Misfit(
                 "tells of columns, and the job names none",

@@ -15,15 +15,23 @@ class ColumnFacts(Public):
 
     name: str
     kind: Literal["numeric", "unbounded", "categorical", "binary"]
-    position: NonNegativeInt = Field(description="Of its first entry in a stored row; 0: the label.")
+    position: NonNegativeInt = Field(
+        description="Of its first entry in a stored row; 0: the label."
+    )
     cells: PositiveInt = Field(default=1, description="Categories with <other>, or classes.")
     low: float = Field(default=0.0, description="The least stored value, where it has bounds.")
     high: float = Field(default=1.0, description="The largest.")
-    scale: PositiveFloat = Field(default=1.0, description="What a stored unit is worth, if it has none.")
+    scale: PositiveFloat = Field(
+        default=1.0, description="What a stored unit is worth, if it has none."
+    )
 
 
 class _Summary(Kind):
     column: str | None = Field(default=None, min_length=1, max_length=200, description=_OF)
+
+    def names(self) -> tuple[str | None, ...]:
+        """Of the columns that it is about; None for the label."""
+        return (self.column,)
 
 
 class _Ranged(_Summary):
@@ -39,8 +47,14 @@ class CountsAsked(_Summary):
 
     kind: Literal["counts"] = "counts"
     by: str | None = Field(
-        default=None, min_length=1, max_length=200, description="Another column, or the label's name."
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Another column, or the label's name.",
     )
+
+    def names(self) -> tuple[str | None, ...]:
+        return (self.column,) if self.by is None else (self.column, self.by)
 
 
 class HistogramAsked(_Ranged):

@@ -65,6 +65,8 @@ class ATableMore(Wrong):
 @pytest.mark.parametrize("mutant", [SensitivityOne, HalfNoise, WithoutNoise, ATableMore])
 def test_a_mistake_in_counts_is_caught(mutant):
     target = table_game(["counts"], epsilon=11.0, delta=1e-6)
-    assert attack(target, f"counts {mutant.__name__}", ROUNDS, ALPHA, mutant).worst > claim(target.plan)
+    assert attack(target, f"counts {mutant.__name__}", ROUNDS, ALPHA, mutant).worst > claim(
+        target.plan
+    )
     honest = attack(target, f"honest {mutant.__name__}", 300, ALPHA, Wrong)
     assert honest.worst <= claim(target.plan) and honest.on_lattice

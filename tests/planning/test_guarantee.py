@@ -110,7 +110,9 @@ def test_the_guarantee(case):
         assert rows * entry < 2**63
     else:
         assert lattice.release().sensitivity == lattice.sensitivity_units
-        assert not isinstance(lattice, PointLattice) or lattice.sensitivity_units > lattice.slack_units
+        assert (
+            not isinstance(lattice, PointLattice) or lattice.sensitivity_units > lattice.slack_units
+        )
     for counts in made.counted:
         assert rows * max(counts.lattice.weights) < 2**62
 

@@ -85,7 +85,7 @@ def test_whatever_floats_are_stored_a_record_is_in_one_cell(ends):
     table = Bins(column=LABEL, low=-1.0, high=1.0, cells=5, open=ends)
     for column in (table, *made.counted[0].tables):
         cells = cells_of(made.facts, column, x, y)
-        assert cells.dtype == np.int64 and 0 <= cells.min() and cells.max() < column.size
+        assert cells.dtype == np.int64 and cells.min() >= 0 and cells.max() < column.size
 
 
 def test_a_category_is_the_indicator_that_is_set_even_where_a_bound_made_the_row_shorter():
@@ -154,14 +154,12 @@ def test_what_is_told_is_the_counts_plus_noise_and_without_rows_the_same(storage
     x, y = rows_for(made)
     randomness = Randomness(bytes(32), made.digest())
     rowless = Rowless(made, randomness, None)
-    told = run_privately(
-        RUNS[NAME], made, Data(made, x, y, randomness), rowless, Progress()
-    )
+    told = run_privately(RUNS[NAME], made, Data(made, x, y, randomness), rowless, Progress())
     (counts,) = made.counted
     lattice = counts.lattice
     weights = np.repeat(lattice.weights, lattice.sizes)
     noise = told - exact(made, x, y) / weights
-    assert told.shape == (made.dimension,) and 0 < np.abs(noise).min()
+    assert told.shape == (made.dimension,) and np.abs(noise).min() > 0
     assert np.std(noise) == pytest.approx(lattice.deviation(0), rel=0.5)
     units = told * weights
     assert np.allclose(units, np.rint(units), rtol=0, atol=1e-3)

@@ -7,8 +7,8 @@ category or class, histograms. Nothing is fitted.
 once, over all rows. What is told (shares, intervals) is a function of them:
 service/planning/estimates.py.
 
-**Sensitivity.** Neighbours replace one record. tables.py; each summary has the same part of it, squared
-in l2, so with m of them noise is sqrt(m) times that of one, and m times that under pure epsilon.
+**Sensitivity.** Neighbours replace one record. tables.py; each summary has the same part of it,
+squared in l2, so with m of them noise is sqrt(m) times that of one, and m times that under pure epsilon.
 
 **Proof.** One release over all rows; all else is post-processing. Which cells a column has is said by
 the schema, never by rows.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.errors import PlanRefused
 from service.planning import papers
@@ -28,7 +28,15 @@ from service.planning.lattice import target
 from service.planning.needs import Needs
 from service.planning.spec import Facts, JobSpec
 from service.planning.summaries import ColumnFacts, CountsAsked, HistogramAsked
-from service.planning.tables import LABEL, Bins, Categories, Classes, Counts, Crossed, calibrate_counts
+from service.planning.tables import (
+    LABEL,
+    Bins,
+    Categories,
+    Classes,
+    Counts,
+    Crossed,
+    calibrate_counts,
+)
 
 NAME = "column-summaries"
 
@@ -38,6 +46,7 @@ class SummarySchedule(Schedule):
 
     kind: Literal["summary"] = "summary"
     counts: tuple[Counts, ...]
+    confidence: float
 
     @property
     def steps(self) -> int:
@@ -50,6 +59,10 @@ class SummarySchedule(Schedule):
 class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    confidence: float = Field(
+        default=0.95, ge=0.5, le=0.999, description="Of each interval, by itself."
+    )
+
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     goal, n = target(spec, facts), facts.rows
@@ -61,7 +74,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     noise = max(lattice.deviation(table) for table in range(len(lattice.sizes))) / n
     return Draft(
         dimension=sum(lattice.sizes),
-        schedule=SummarySchedule(counts=(counts,)),
+        schedule=SummarySchedule(counts=(counts,), confidence=parameters.confidence),
         lattice=lattice,
         release=lattice.release(),
         prediction=Prediction(
@@ -81,8 +94,10 @@ def tables_of(asked: Any, facts: Facts) -> Iterator[Any]:
     match asked:
         case CountsAsked():
             cells = _cells(column)
-            yield cells if asked.by is None else Crossed(
-                first=_cells(column_of(asked.by, facts)), second=cells
+            yield (
+                cells
+                if asked.by is None
+                else Crossed(first=_cells(column_of(asked.by, facts)), second=cells)
             )
         case HistogramAsked():
             yield bins(column, asked, asked.bins)
