@@ -6,11 +6,29 @@ from hypothesis import strategies as st
 from service.datasets.schema import DeclaredSchema, Schema
 
 CATEGORIES = ["A", "1", "2.5", "false", "NA", "é"]
-WORDS = ["A", " A", "1", "1.0", "01", "+1", "2.5", "2.50", "true", "TRUE", "", "NA", "nan", "?", "zz"]
+WORDS = [
+    "A",
+    " A",
+    "1",
+    "1.0",
+    "01",
+    "+1",
+    "2.5",
+    "2.50",
+    "true",
+    "TRUE",
+    "",
+    "NA",
+    "nan",
+    "?",
+    "zz",
+]
 NUMBERS = st.one_of(
     st.floats(-20, 20),
     st.integers(-20, 20),
-    st.sampled_from([0.1, -0.0, 1e-300, 1e15, True, False, np.float32(0.1), np.int8(3), np.bool_(1)]),
+    st.sampled_from(
+        [0.1, -0.0, 1e-300, 1e15, True, False, np.float32(0.1), np.int8(3), np.bool_(1)]
+    ),
 )
 SPELLED = st.sampled_from(["3", " 3 ", "1e1", "-2.5", "true", "False", "007", ".5", "1e-7"])
 MISSING = st.sampled_from([None, "", "NA", float("nan"), np.float64("nan")])

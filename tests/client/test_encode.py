@@ -5,12 +5,12 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from epsilond.encode import EncodeError, Encoder
-from epsilond.tables import for_prediction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epsilond import Model
+from epsilond.encode import EncodeError, Encoder
+from epsilond.tables import for_prediction
 from service.datasets import encode
 from service.datasets.schema import DeclaredSchema, Schema
 from tests.client.tables import CATEGORIES, COLUMNS, LABELS, card, cells, rows, schemas
@@ -35,7 +35,9 @@ def ours(schema, table):
 def same(one, other):
     if isinstance(one, str) or isinstance(other, str):
         return one == other
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return (
+        one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    )
 
 
 @settings(max_examples=300)
@@ -64,7 +66,12 @@ SCHEMA = DeclaredSchema.model_validate(
             {"name": "age", "kind": "numeric", "lower": 0, "upper": 100, "fill": 40},
             {"name": "rooms", "kind": "categorical", "categories": [1, 2, 3], "fill": "<other>"},
             {"name": "ward", "kind": "categorical", "categories": CATEGORIES, "fill": "A"},
-            {"name": "flag", "kind": "categorical", "categories": ["true", "false"], "fill": "true"},
+            {
+                "name": "flag",
+                "kind": "categorical",
+                "categories": ["true", "false"],
+                "fill": "true",
+            },
         ],
         "label": {"name": "y", "kind": "binary", "positive": "1", "negative": "0"},
     }
