@@ -45,7 +45,9 @@ def ask(request, monkeypatch):
         pauses.append(seconds)
 
     monkeypatch.setattr("epsilond.client.sleep", pauses.append)
+    monkeypatch.setattr("epsilond.sync_http.sleep", pauses.append)
     monkeypatch.setattr("epsilond.aio.sleep", pause)
+    monkeypatch.setattr("epsilond.aio_http.sleep", pause)
 
     def ask(stub, method, *arguments, retries=4, **named):
         if request.param == "sync":

@@ -7,8 +7,11 @@ import sys
 from tools.docs.markdown import ROOT
 
 FOLDER = "clients/python/epsilond"
+MADE = {"aio.py": "client.py", "aio_http.py": "sync_http.py"}
 WORDS = {
     "AsyncClient": "Client",
+    "AsyncConnection": "Connection",
+    "aio_http": "sync_http",
     "AsyncIterator": "Iterator",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -17,22 +20,20 @@ WORDS = {
     "aiter_lines": "iter_lines",
     "async_sleep as sleep": "sleep",
 }
-HEAD = '''"""The client of the API. Made of aio.py by `make docs`: edit that.
-
-with Client("http://127.0.0.1:8000", key) as client:
-    job = client.wait(client.submit(spec).id)
-    client.model(job.id).predict(rows)
-"""
-'''
 
 
 def pages() -> dict[str, str]:
-    source = (ROOT / FOLDER / "aio.py").read_text()
-    text = HEAD + source.split('"""\n', 1)[1]
+    return {f"{FOLDER}/{made}": _without(source, made) for source, made in MADE.items()}
+
+
+def _without(source: str, made: str) -> str:
+    text = (ROOT / FOLDER / source).read_text().split('"""\n', 1)[1]
     text = re.sub(r"\b(await|async) ", "", text)
     for word, instead in WORDS.items():
         text = re.sub(rf"\b{word}\b", instead, text)
-    name = f"{FOLDER}/client.py"
-    ruff = [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", name]
-    done = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True, cwd=ROOT)
-    return {name: done.stdout}
+    head = f'"""{source} without asyncio. Made of it by `make docs`: edit that."""\n'
+    ruff = [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", f"{FOLDER}/{made}"]
+    done = subprocess.run(
+        ruff, input=head + text, capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return done.stdout
