@@ -1,4 +1,4 @@
-"""A share of the rows is held out: settled at upload by positions alone, public, and read by no fit."""
+"""A share of the rows is held out: settled at upload by positions, public, and read by no fit."""
 
 import json
 
