@@ -30,9 +30,7 @@ class WrongDataError(ValueError):
     """The arrays, or what is asked of them, are not what the Plan was made for."""
 
 
-def fit_rows(
-    facts: Facts, x: NDArray[np.generic], y: Floats
-) -> tuple[NDArray[np.generic], Floats]:
+def fit_rows(facts: Facts, x: NDArray[np.generic], y: Floats) -> tuple[NDArray[np.generic], Floats]:
     """Of a dataset's arrays the rows that a fit may read: no other can be addressed in these."""
     return _part(facts, x, y, range(facts.rows))
 

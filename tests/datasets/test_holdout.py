@@ -1,4 +1,4 @@
-"""A share of the rows is held out: settled at upload by positions alone, public, and read by no fit."""
+"""A share of the rows is held out: settled at upload by positions, public, and read by no fit."""
 
 import json
 
@@ -46,7 +46,15 @@ def test_a_share_is_at_most_half_of_the_rows(share):
 
 @pytest.mark.parametrize(
     ("rows", "share", "held_out"),
-    [(10, 0, 0), (2, 0, 0), (10, 0.2, 2), (3, 0.3, 1), (101, 0.5, 50), (7, 0.1, 1), (1000, 0.29, 290)],
+    [
+        (10, 0, 0),
+        (2, 0, 0),
+        (10, 0.2, 2),
+        (3, 0.3, 1),
+        (101, 0.5, 50),
+        (7, 0.1, 1),
+        (1000, 0.29, 290),
+    ],
 )
 def test_how_many_are_held_out_follows_from_their_number(rows, share, held_out, request_for):
     result = ingest.ingest(request_for(table(rows), SCHEMA | {"holdout": share}))

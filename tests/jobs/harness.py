@@ -27,7 +27,9 @@ SOFTWARE = Software.model_validate(dict.fromkeys(Software.model_fields, "a test"
 class JobHarness:
     """One dataset with a budget, and every step that a submitter, a worker or the reaper takes."""
 
-    def __init__(self, db, folder, *, rows=ROWS, epsilon=1.0, delta=1e-6, cap=None, kind=None, held_out=0):
+    def __init__(
+        self, db, folder, *, rows=ROWS, epsilon=1.0, delta=1e-6, cap=None, kind=None, held_out=0
+    ):
         self.db = db
         self.settings = Settings(
             data_dir=folder, database_url=db.url, attempts_max=3, lease_seconds=5.0
