@@ -96,6 +96,8 @@ class Needs:
 
     def misfits(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
         """All that this job has and the algorithm does not take, the most telling first."""
+        if self.evaluates:
+            yield from self._model(spec)  # of its loss there is nothing to say without it
         if self.summaries or spec.summaries or spec.loss.kind == "none":
             yield from self._fits(spec)
         yield from self._regulariser(spec)

@@ -37,7 +37,7 @@ class Facts(Public):
     account: AccountTerms
     # of the account's cap and the analyst's share, where these have terms of their own
     limits: tuple[AccountTerms, ...] = Field(default=(), exclude_if=lambda limits: not limits)
-    # the columns, or the label, that the job's summaries name
+    # the columns, or the label, that the job's summaries or evaluation name
     described: tuple[ColumnFacts, ...] = Field(default=(), exclude_if=lambda columns: not columns)
 
     @model_validator(mode="after")

@@ -234,6 +234,10 @@ class Client(Connection):
     def model(self, job: str) -> Model:
         return Model(self.request("GET", f"/v1/jobs/{job}/model"))
 
+    def evaluation(self, job: str) -> Result:
+        """How good models are on held-out rows: metrics and curves, each number with its interval."""
+        return Result(self.request("GET", f"/v1/jobs/{job}/evaluation"))
+
     def record(self, job: str) -> Result:
         return Result(self.request("GET", f"/v1/jobs/{job}/audit"))
 

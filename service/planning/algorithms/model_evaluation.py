@@ -125,6 +125,8 @@ def tables_of(spec: JobSpec, facts: Facts, asked: Evaluate, model: int) -> list[
     if facts.label == "numeric" and spec.loss.kind == "pinball":
         has.append(Below(model=model, groups=groups))
     known = [name for table in has for name in TELLS[type(table)]]
+    if facts.label == "binary" and not chances:
+        known.remove("calibration")
     if unknown := sorted(set(asked.metrics) - set(known)):
         raise PlanRefused(
             f"{either(unknown)} cannot be told for a {facts.label} label and the loss "
