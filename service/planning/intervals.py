@@ -23,7 +23,8 @@ overstate, and the placements' sampling variance.
 noise up, and never above m (1 - m), which no distribution on [0, 1] exceeds.
 
 **Combinations** of estimates with intervals of their own: distances to the bounds add up as roots of
-squares if the estimates are independent (Zou and Donner 2008), else plainly, which is conservative.
+squares if the estimates are independent (Zou and Donner 2008) and none was cut at 0 or 1, else plainly,
+which is conservative.
 """
 
 from collections.abc import Sequence
@@ -48,6 +49,11 @@ class Estimate:
 
     def view(self) -> dict[str, float]:
         return {"value": self.value, "low": self.low, "high": self.high, "confidence": CONFIDENCE}
+
+    @property
+    def cut(self) -> bool:
+        """Whether an interval of a share ends where shares do, and so perhaps too near its value."""
+        return self.low <= 0 or self.high >= 1
 
     def scaled(self, factor: float) -> "Estimate":
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
@@ -143,7 +149,9 @@ def mean_of(total: float, squares: float, rows: int, deviation: float, noise: st
 
 
 def average(estimates: Sequence[Estimate]) -> Estimate:
-    """Of independent ones."""
+    """Of independent shares."""
+    if any(e.cut for e in estimates):
+        return plainly(estimates)
     k, value = len(estimates), sum(e.value for e in estimates) / len(estimates)
     below = sqrt(sum((e.value - e.low) ** 2 for e in estimates)) / k
     above = sqrt(sum((e.high - e.value) ** 2 for e in estimates)) / k
@@ -151,8 +159,10 @@ def average(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def difference(one: Estimate, other: Estimate) -> Estimate:
-    """Of independent ones."""
+    """Of independent shares."""
     value = one.value - other.value
+    if one.cut or other.cut:
+        return Estimate(value, one.low - other.high, one.high - other.low)
     below = sqrt((one.value - one.low) ** 2 + (other.high - other.value) ** 2)
     above = sqrt((one.high - one.value) ** 2 + (other.value - other.low) ** 2)
     return Estimate(value, value - below, value + above)
