@@ -1,5 +1,5 @@
-"""A stand-in for the service that fits without privacy, and estimators whose fit() takes rows there: so
-that scikit-learn's checks, which bring their own rows, reach everything but the service."""
+"""A stand-in for the service that fits without privacy, and estimators whose fit() takes rows there:
+then scikit-learn's checks, which bring their own rows, reach everything but the service."""
 
 from dataclasses import dataclass
 from functools import cache
