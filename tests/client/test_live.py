@@ -104,12 +104,12 @@ def test_the_same_without_and_with_asyncio(service):
         async with AsyncClient(service.url, scene.analyst.key) as client:
             submitted = [await client.submit(job(scene.dataset)) for _ in range(3)]
             ended = await asyncio.gather(*(client.wait(one.id) for one in submitted))
-            events = [one["data"] async for one in client.stream(ended[0].id)]
+            events = [one["data"].get("type") async for one in client.stream(ended[0].id)]
             return ended, events, await client.model(ended[0].id)
 
     ended, events, model = asyncio.run(fit())
     assert [one.state for one in ended] == ["succeeded"] * 3 and done.state == "succeeded"
-    assert events[-1]["job"]["state"] == "succeeded"
+    assert "succeeded" in events
     assert model.coef_.shape == scene.analyst.model(done.id).coef_.shape
 
 
