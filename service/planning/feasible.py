@@ -16,7 +16,9 @@ class BaseSet(Kind):
     nonnegative: ClassVar[bool] = False  # it has no w with an entry below 0
     radial: ClassVar[bool] = False  # the projection keeps w's direction
     separable: ClassVar[bool] = False  # the projection acts on every weight by itself
-    symmetric: ClassVar[bool] = False  # any entry may change its sign: a projection keeps signs and 0s
+    symmetric: ClassVar[bool] = (
+        False  # any entry may change its sign: a projection keeps signs and 0s
+    )
 
     @property
     def norm_exponent(self) -> float | None:

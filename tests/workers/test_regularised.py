@@ -106,7 +106,9 @@ def test_without_noise_the_composite_optimum_is_met(algorithm, loss, h, where):
     found = RUNS[algorithm](made, Noiseless(made, x, y, Randomness(KEY, "")), Progress())
     of = objective(made, x, y)
     excess = of(found) - least(made, of, found)
-    assert excess <= (0.005 if algorithm in (GD, AC) else 0.05)  # those in phases read few rows last
+    assert excess <= (
+        0.005 if algorithm in (GD, AC) else 0.05
+    )  # those in phases read few rows last
 
 
 @pytest.mark.parametrize("algorithm", [GD, AC])
@@ -125,6 +127,19 @@ def test_with_little_noise_l1_and_hinge_come_to_the_linear_program_s_optimum(alg
     )
     assert exact.status == 0
     assert -1e-9 <= objective(made, x, y)(found) - exact.fun <= 0.003
+
+
+@pytest.mark.parametrize("h", [L1, NET, GROUPS], ids=lambda h: h["kind"])
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("algorithm", [GD, AC, LOCAL, SUB])
+def test_a_regulariser_costs_next_to_nothing_of_the_bound_at_any_number_of_rows(algorithm, loss, h):
+    """Up to 10^8 of them, which are planned here and not run."""
+    for rows_ in (10**k for k in range(3, 9)):
+        bound, without = (
+            planned(algorithm, loss, each, BALL, rows_, 1.0).prediction.excess_risk
+            for each in (h, "none")
+        )
+        assert bound <= 1.5 * without
 
 
 @pytest.mark.parametrize("algorithm", [n for n, e in CATALOG.items() if e.needs.regularisers])
