@@ -2,16 +2,16 @@
 
 prox_(eta h)(z) = argmin over w of eta h(w) + ||w - z||^2/2. Intercepts, the first of every `columns`
 weights, are left alone. What is smooth of a regulariser goes with the gradient; h is the rest of it.
-The outer weights of a network are penalised one by one (else it could hide its hidden weights' length in
-them), its offset is left alone.
+The outer weights of a network are penalised one by one (else it could hide its hidden weights' length
+in them), its offset is left alone.
 
-*On a set.* The operator of h over a set C is the w with z - w in eta dh(w) + N_C(w). Let p = prox(z) and
-w = P_C(p), so that z - p is in eta dh(p) and p - w in N_C(w): w is it where dh(p) is within dh(w).
+*On a set.* The operator of h over a set C is the w with z - w in eta dh(w) + N_C(w). Let p = prox(z)
+and w = P_C(p), so that z - p is in eta dh(p) and p - w in N_C(w): w is it where dh(p) is within dh(w).
 
 - l1, C separable: one convex function of one weight each, whose minimiser over an interval is the free
   one, clipped.
-- l1, C symmetric (in it any entry may change its sign, and so become 0): w has p's signs, and is 0 where p
-  is; elsewhere the subgradient at 0 is the larger one.
+- l1, C symmetric (in it any entry may change its sign, and so become 0): w has p's signs, and is 0
+  where p is, so a subgradient at p is one at w.
 - a norm of groups, C a ball about 0 or all of R^d: w is p times a number within [0, 1].
 
 For other pairs the projection of p is another point, and they are refused (`suits`).
@@ -41,8 +41,8 @@ class BaseRegulariser(Kind):
         """Refuse what does not fit so many weights, the intercept's among them."""
 
     def prox(self, z: Floats, eta: float, columns: int, vectors: int | None = None) -> Floats:
-        """Of `vectors` vectors of weights, an intercept first (as many as z is long), and what a network
-        has behind its hidden ones."""
+        """Of `vectors` vectors of weights, an intercept first (as many as z is long), and what a
+        network has behind its hidden ones."""
         inner = columns * (z.size // columns if vectors is None else vectors)
         w = z.copy()
         hidden = w[:inner].reshape(-1, columns)

@@ -50,12 +50,11 @@ def on_lp_ball(z: Floats, p: float, radius: float) -> Floats:
     """The point of ||w||_p = radius, 1 < p <= 2, that is nearest to a z outside.
 
     It has the signs of z and, in units of the radius, |z| = |w| + t |w|^(p-1), 0 < t < ||z||_q. In s =
-    |w|^(p-1) that is s^(q-1) + t s, convex: Newton's steps fall to the root from min(|z|^(p-1), |z|/t),
-    where neither term exceeds |z|, and square the error. t is that at which 1/||s||_q = 1, which grows
-    with t, in the end in proportion: Newton's steps, or halves of the interval where they would leave
-    it. Whatever all this leaves of an error, the result has that norm; it is a function of what was
-    released, and no privacy rests on it.
-    """
+    |w|^(p-1) that is s^(q-1) + t s, convex: Newton's steps fall to the root from min(|z|^(p-1),
+    |z|/t), where neither term exceeds |z|, and square the error. t is that at which 1/||s||_q = 1,
+    which grows with t, in the end in proportion: Newton's steps, or halves of the interval where they
+    would leave it. Whatever all this leaves of an error, the result has that norm; it is a function of
+    what was released, and no privacy rests on it."""
     a, q = np.abs(z) / radius, p / (p - 1)
     s, low, t = a, 0.0, norm(a, q)
     high = t

@@ -116,7 +116,8 @@ def test_a_set_projects_as_it_says(feasible):
 @pytest.mark.parametrize("p", [1.0001, 1.01, 1.3, 1.7, 2.0])
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e9, 1e100])
 def test_the_projection_on_an_lp_ball_leaves_a_right_angle(p, scale):
-    """No point of the ball lies further along z - w than w does, to the float's last bits or nearly."""
+    """No point of the ball lies further along z - w than w does, to the float's last bits or
+    nearly."""
     ball = LpBall(p=p, radius=0.5)
     for z in np.random.default_rng(2).normal(size=(4, 9)) * scale:
         w = ball.project(z)

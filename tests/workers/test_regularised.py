@@ -1,5 +1,5 @@
-"""Regularisers in the algorithms that descend along noisy gradients: each comes to the composite optimum,
-over every set on which the operator is exact, whatever the loss."""
+"""Regularisers in the algorithms that descend along noisy gradients: each comes to the composite
+optimum, over every set on which the operator is exact, whatever the loss."""
 
 from itertools import product
 

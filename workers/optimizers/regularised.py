@@ -1,4 +1,5 @@
-"""A job's regulariser as a run meets it. It acts on what was released: service/planning/regulariser.py."""
+"""A job's regulariser as a run meets it. It acts on what was released:
+service/planning/regulariser.py."""
 
 from collections.abc import Callable
 

@@ -85,7 +85,6 @@ class AcceleratedSgdSchedule(Schedule):
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, mu, h = p.n, p.d, spec.ridge, spec.regulariser
-    h.require_columns(facts.columns)
     asked = parameters.batch_of(n)
     clip = clipping(parameters, p, facts, goal)
     goal, metric = clip.goal, Metric.of(spec, facts, p)

@@ -90,7 +90,6 @@ class Parameters(Batches):
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal, h = problem(spec, facts), target(spec, facts), spec.regulariser
-    h.require_columns(facts.columns)
     if spec.model.kind != "linear":
         return _network(spec, facts, parameters, p, goal)
     clip, batch = clipping(parameters, p, facts, goal), parameters.batch_of(p.n) or p.n
@@ -209,9 +208,9 @@ def _assembled(
 
 
 def _require_steps_that_stay(spec: JobSpec, schedule: GradientDescentSchedule) -> None:
-    """A step takes w to (1 - step_size ridge) w and something bounded (less, for an elastic net), where the intercept's steps are
-    longer. Where that factor is below -1 and no set holds w, it would soon leave the floats, and the
-    job would fail after its charge."""
+    """A step takes w to (1 - step_size ridge) w and something bounded (less, for an elastic net),
+    where the intercept's steps are longer. Where that factor is below -1 and no set holds w, it would
+    soon leave the floats, and the job would fail after its charge."""
     step, longer = schedule.step_size, (schedule.intercept or 1.0) ** 2
     pulled = max(spec.ridge * longer, spec.ridge + spec.regulariser.square)
     if not spec.set.bounded and step * pulled > 2:

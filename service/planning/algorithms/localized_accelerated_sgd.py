@@ -15,11 +15,11 @@ gradients,
     E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + H sqrt(E_k),   mu_i = p_i + ridge,
 
 H = G and the largest subgradient of h, E_0 = D^2, and E_i = 2/mu_i times the bound of AC-SA plus the
-bias of the smoothing, for a start within min(2 D, (H + ridge D)/mu_i). p_1 is where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest,
-what the first phase adds for batches of variance V; T, the batches' share of their phase (1/2^j)
-and the smoothness are those for which the whole is smallest or nearly so, chosen as
-shared/subsampling.py says. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is below the
-others.
+bias of the smoothing, for a start within min(2 D, (H + ridge D)/mu_i). p_1 is where (p/2) D^2 + (4
+G^2/n_1 + 16 V/T)/p is smallest, what the first phase adds for batches of variance V; T, the batches'
+share of their phase (1/2^j) and the smoothness are those for which the whole is smallest or nearly so,
+chosen as shared/subsampling.py says. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is
+below the others.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T times the noisy sum over a fresh
 secret batch of its own rows [start, stop), of sensitivity 2c, for contributions of norm at most c
@@ -111,7 +111,6 @@ class Parameters(ClipOrPrivate):
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, h = p.n, p.d, spec.regulariser
-    h.require_columns(facts.columns)
     if parameters.halvings is not None and n >> parameters.halvings == 0:
         raise PlanRefused(
             f"{parameters.halvings} halvings leave no row of {n}; "

@@ -7,23 +7,23 @@ in shared/acceleration.py. `moment_bound` is here the bound r on the moment 2k o
 length.
 
 **Schedule.** LR-HT algorithm 3 on 2: phases on disjoint ranges of rows, n_i = n/2^i of them. With
-lambda_i = lambda (4 * 2^p)^(i-1), phase i minimises the mean loss of its rows plus
-(lambda_i/2)||w - c||^2, c the last phase's output, by T_i steps of size eta_i = 1/(lambda_i q_i) along
-noisy means of clipped subgradients; pull, ridge and h are solved exactly in the step. Its output is the
-mean of the last half of its iterates, each of which obeys the bound on the last (Lemma 12) with half
-the steps. epsilon^2 = 2 rho, and
+lambda_i = lambda (4 * 2^p)^(i-1), phase i minimises the mean loss of its rows plus (lambda_i/2)||w -
+c||^2, c the last phase's output, by T_i steps of size eta_i = 1/(lambda_i q_i) along noisy means of
+clipped subgradients; pull, ridge and h are solved exactly in the step. Its output is the mean of the
+last half of its iterates, each of which obeys the bound on the last (Lemma 12) with half the steps.
+epsilon^2 = 2 rho, and
 
     lambda = max(r/sqrt(n), L/n^(p/2), r/z^((k-1)/k))/D,    z = sqrt(2 rho) n/sqrt(d log n),
     C_i = r z_i^(1/k) with z_i the same for n_i rows,    q_i = n_i^p,
     T_i = 2 q_i log(D^2 lambda_i/(d sigma_i^2 eta_i)),    sigma_i^2 = 2 C_i^2 T_i/(rho n_i^2),
 
-where L is the loss's Lipschitz constant if it has one; then, without an h, the phase also stays within 2
-L/lambda_i of c. The last two lines define each other and are iterated until they settle. p is `power`. T_i grows
-like n_i^p log n, out of reach soon, so that it is at most `steps` (1000 by default: a pass over the
-phase's rows each), and eta_i is at least what is needed to come from c to the minimiser in T_i steps;
-at most 1/(beta + lambda_i) where l is beta-smooth, and D_i/(C_i sqrt(T_i)) where it has a corner, D_i
-= min(D, 2 C_i/lambda_i) being how far the minimiser may be. A step may read a batch drawn from the
-phase's rows (Remark 17): 1/2^halvings of them.
+where L is the loss's Lipschitz constant if it has one; then, without an h, the phase also stays within
+2 L/lambda_i of c. The last two lines define each other and are iterated until they settle. p is
+`power`. T_i grows like n_i^p log n, out of reach soon, so that it is at most `steps` (1000 by default:
+a pass over the phase's rows each), and eta_i is at least what is needed to come from c to the
+minimiser in T_i steps; at most 1/(beta + lambda_i) where l is beta-smooth, and D_i/(C_i sqrt(T_i))
+where it has a corner, D_i = min(D, 2 C_i/lambda_i) being how far the minimiser may be. A step may read
+a batch drawn from the phase's rows (Remark 17): 1/2^halvings of them.
 
 With ridge = mu > 0 all this is done in M = log2 log2 n rounds on disjoint rows, each twice as many as
 the last (Theorem 18), from where the last round ended; round j + 1 starts within
@@ -115,7 +115,6 @@ class Parameters(HeavyTails):
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, halvings, h = p.n, p.d, parameters.halvings, spec.regulariser
-    h.require_columns(facts.columns)
     if n >> halvings == 0:
         raise PlanRefused(
             f"{halvings} halvings leave no row of {n}; "
