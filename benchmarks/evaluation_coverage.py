@@ -166,11 +166,15 @@ def main() -> None:
     options = parser.parse_args()
     for label in options.label or LABELS:
         population = Population(label)
-        print(f"\n{label} label, delta {options.delta:g}: % held (mean width), {options.times} samples")
+        print(
+            f"\n{label} label, delta {options.delta:g}: % held (mean width), {options.times} samples"
+        )
         for rows in ROWS:
             for epsilon in EPSILONS:
                 found = covered(population, rows, epsilon, options.delta, options.times, rows)
-                words = [f"{name} {held:.1f} ({width:.2g})" for name, (held, width) in found.items()]
+                words = [
+                    f"{name} {held:.1f} ({width:.2g})" for name, (held, width) in found.items()
+                ]
                 print(f"n {rows} epsilon {epsilon:g}: {', '.join(words)}", flush=True)
 
 

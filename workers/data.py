@@ -229,7 +229,7 @@ class Data:
         rows, lattice = self._rows.within(counts.start, counts.stop), counts.lattice
         exact = self._rows.sum(add_tables(self._plan.facts, counts), sum(lattice.sizes), rows)
         units = self._vector(exact, 1.0, rows, lattice=lattice)
-        return units / np.repeat(lattice.weights, lattice.sizes)
+        return np.asarray(units / np.repeat(lattice.weights, lattice.sizes))
 
     # --- Points ---
 

@@ -79,7 +79,9 @@ def _label(facts: Facts, y: Array) -> NDArray[Any]:
     return y > 0 if facts.label == "binary" else y
 
 
-def _confusion(facts: Facts, table: Confusion, margins: Floats, y: Array, w: Floats) -> NDArray[Any]:
+def _confusion(
+    facts: Facts, table: Confusion, margins: Floats, y: Array, w: Floats
+) -> NDArray[Any]:
     if facts.label == "binary":
         called: NDArray[Any] = margins[:, 0] > table.threshold
     else:

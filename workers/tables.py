@@ -35,13 +35,13 @@ def _counted(facts: Facts, table: Any, x: Array, y: Array) -> Sum:
 def cells_of(facts: Facts, table: Any, x: Array, y: Array) -> Integers:
     """The cell of each record of a block."""
     found = CELLS[type(table)](facts, table, x, y)
-    return np.clip(found, 0, table.size - 1)
+    return np.asarray(np.clip(found, 0, table.size - 1))
 
 
 def _categories(facts: Facts, table: Categories, x: Array, y: Array) -> Integers:
     """The indicator that is set, which a bound on the row may have made smaller."""
     block = x[:, table.column : table.column + table.cells]
-    return block.argmax(axis=1).astype(np.int64)
+    return np.asarray(block.argmax(axis=1), dtype=np.int64)
 
 
 def _classes(facts: Facts, table: Classes, x: Array, y: Array) -> Integers:

@@ -23,10 +23,12 @@ def resolved(connection: Connection, me: Caller, spec: JobSpec) -> JobSpec:
         return spec
     found = [_resolved(connection, me, spec.dataset, of) for of in spec.named]
     fitted = [one for _, one in found]
-    given: dict[str, Any] = {"of": found[0][0] if isinstance(spec.of, Released) else tuple(of for of, _ in found)}
+    given: dict[str, Any] = {
+        "of": found[0][0] if isinstance(spec.of, Released) else tuple(of for of, _ in found)
+    }
     if isinstance(spec.set, DefaultSet):
         given["set"] = fitted[0].set
-    if spec.loss.kind == "none":
+    if spec.loss.kind == "no_loss":
         losses = {one.loss.model_dump_json(): one.loss for one in fitted}
         if len(losses) > 1:
             raise PlanRefused(

@@ -85,7 +85,7 @@ function jobFacts(job, plan, dataset) {
   return facts([
     ["Dataset", link(dataset.name, `#/datasets/${job.dataset}`)],
     ["Algorithm", plan.algorithm],
-    ["Loss", words(plan.spec.loss?.kind ?? "none")],
+    ["Loss", words(plan.spec.loss?.kind ?? "–")],
     ["ε", num(plan.guarantee.epsilon), `δ ${num(plan.guarantee.delta)}`],
     ["Submitted", when(job.created_at)],
     ["Finished", when(job.finished_at)],

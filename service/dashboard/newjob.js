@@ -18,7 +18,7 @@ import {
 } from "./ui.js";
 
 const AUTO = "auto";
-const ELSEWHERE = ["dataset", "algorithm", "privacy", "parameters", "of"]; // have controls of their own
+const ELSEWHERE = ["summaries", "dataset", "algorithm", "privacy", "parameters", "of"]; // have controls of their own
 // Parts of a job whose kinds an algorithm's card lists, by the name of the list.
 const TAKEN = { loss: "losses", set: "sets", model: "models", regulariser: "regularisers" };
 const NOTHING = { element: null, read: () => ({}), fill: () => {} };

@@ -96,6 +96,7 @@ def model_card(
         raise ValueError("a worker releases one number per weight of the Plan")
     schema, vector = Schema.model_validate_json(schema_json), list(released.vector)
     what: Literal["model", "certificate", "summary", "evaluation"] = "model"
+    parts: dict[str, Any]
     if plan.spec.summaries:
         what, parts = "summary", {"summaries": summaries_of(plan, schema, vector)}
     elif of is not None and plan.schedule.evaluates():

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat
 
 from service.datasets.schema import Schema
 from service.jobs.columns import declared, decoder, names_of
-from service.planning.algorithms.column_summaries import SummarySchedule
-from service.planning.estimates import Told, tables
+from service.planning.estimates import SummarySchedule, Told, tables
 from service.planning.plan import Plan
 from service.planning.summaries import CountsAsked, HistogramAsked
 

@@ -342,7 +342,10 @@ def _summary(plan: Plan) -> str:
         rows = _plural(plan.facts.rows, "row")
         return f"It tells {told} of columns, on {rows}, by {plan.algorithm}."
     if plan.schedule.evaluates():
-        models, rows = _plural(len(spec.named), "model"), _plural(plan.facts.held_out, "held-out row")
+        models, rows = (
+            _plural(len(spec.named), "model"),
+            _plural(plan.facts.held_out, "held-out row"),
+        )
         return f"It evaluates {models} on {rows}, by {plan.algorithm}."
     everywhere = isinf(spec.set.l2_radius(plan.dimension))
     where = "every weight vector" if everywhere else f"the set {_kind(spec.set)}"

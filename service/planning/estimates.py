@@ -13,13 +13,31 @@ less by the part that goes into the sum.
 from dataclasses import dataclass
 from math import log, sqrt
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.draft import Schedule
 from service.planning.lattice import CountLattice
+from service.planning.tables import Counts
 
 Floats = NDArray[np.float64]
+
+
+class SummarySchedule(Schedule):
+    """Releases of tables, one after the other."""
+
+    kind: Literal["summary"] = "summary"
+    counts: tuple[Counts, ...]
+    confidence: float
+
+    @property
+    def steps(self) -> int:
+        return len(self.counts)
+
+    def counted(self) -> tuple[Counts, ...]:
+        return self.counts
 
 
 @dataclass(frozen=True)

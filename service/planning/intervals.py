@@ -95,7 +95,9 @@ class Noisy:
         sampled = k * max(B + sqrt(max(whole, 0.0)), 0.0)
         z2 = self.z**2
         low, high = _below_zero(
-            B * B - z2 * (whole - sampled), -2 * A * B - z2 * (sampled - 2 * across), A * A - z2 * part
+            B * B - z2 * (whole - sampled),
+            -2 * A * B - z2 * (sampled - 2 * across),
+            A * A - z2 * part,
         )
         low, high = max(low, 0.0), min(high, 1.0)
         if not low <= high:

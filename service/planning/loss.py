@@ -135,7 +135,7 @@ class BaseLoss(Kind):
 class NoLoss(BaseLoss):
     """Nothing is fitted."""
 
-    kind: Literal["none"] = "none"
+    kind: Literal["no_loss"] = "no_loss"
     labels: ClassVar[frozenset[str]] = ALL_LABELS
 
     @property

@@ -98,7 +98,7 @@ class Needs:
         """All that this job has and the algorithm does not take, the most telling first."""
         if self.evaluates:
             yield from self._model(spec)  # of its loss there is nothing to say without it
-        if self.summaries or spec.summaries or spec.loss.kind == "none":
+        if self.summaries or spec.summaries or spec.loss.kind == "no_loss":
             yield from self._fits(spec)
         yield from self._regulariser(spec)
         yield from self._model(spec)
@@ -125,7 +125,7 @@ class Needs:
                 'set "summaries", for example to [{"kind": "mean", "column": "age"}]',
                 elsewhere=False,
             )
-        elif spec.loss.kind != "none" or spec.ridge:
+        elif spec.loss.kind != "no_loss" or spec.ridge:
             yield Misfit("fits no model", 'leave "loss" and "ridge" out', elsewhere=False)
 
     def _regulariser(self, spec: JobSpec) -> Iterator[Misfit]:

@@ -132,7 +132,7 @@ class JobSpec(Public):
         default=NoLoss(),
         description='A loss with its parameters; a bare name such as "logistic" also works. Left out '
         "only where nothing is fitted.",
-        exclude_if=lambda loss: loss.kind == "none",
+        exclude_if=lambda loss: loss.kind == "no_loss",
     )
     model: Annotated[ModelKind, BeforeValidator(_shorthand)] = Field(
         default=LinearModel(), description="What a row's margin is; linear by default."

@@ -12,8 +12,8 @@ moves the sum by at most sqrt(`squared`) in l2 and `absolute` in l1:
 
 Several tables that leave together, times integer weights a, are one vector: squares and absolute
 values add, D^2 = sum a^2 squared (rounded up to an integer D) in l2, D = sum a absolute in l1. One
-Gaussian or Laplace release of sensitivity D over these rows. A finer lattice than the counts' own costs
-nothing: the exact sum stays a vector of integers.
+Gaussian or Laplace release of sensitivity D over these rows. A finer lattice than the counts' own
+costs nothing: the exact sum stays a vector of integers.
 
 To add a table: its class here and in `Table` below, and its function in workers/tables.py.
 """
@@ -103,7 +103,7 @@ Crossed.model_rebuild()
 
 
 class Counts(Public):
-    """One release of tables over rows [start, stop); the entries of the tables, one after the other."""
+    """One release of tables over rows [start, stop): their entries, one table after the other."""
 
     start: NonNegativeInt
     stop: PositiveInt

@@ -68,8 +68,20 @@ def test_a_model_is_evaluated_on_the_rows_that_were_held_out(scene):
     told = owner.evaluation(finished["id"])
     assert (told["rows"], told["loss"], told["job"]) == (2000, {"kind": "logistic"}, finished["id"])
     (model,) = told["data"]
-    assert (model["of"], model["model_digest"]) == (fit, owner.plan(finished["id"])["spec"]["of"]["digest"])
-    names = {"accuracy", "balanced_accuracy", "precision", "recall", "f1", "auc", "brier", "log_loss"}
+    assert (model["of"], model["model_digest"]) == (
+        fit,
+        owner.plan(finished["id"])["spec"]["of"]["digest"],
+    )
+    names = {
+        "accuracy",
+        "balanced_accuracy",
+        "precision",
+        "recall",
+        "f1",
+        "auc",
+        "brier",
+        "log_loss",
+    }
     assert set(model["metrics"]) == names
     for metric in model["metrics"].values():
         assert metric["low"] <= metric["value"] <= metric["high"]
@@ -86,7 +98,9 @@ def test_a_model_is_evaluated_on_the_rows_that_were_held_out(scene):
 
 def test_several_models_share_one_release(scene):
     owner = scene["owner"]
-    finished = done(scene, ask(scene, scene["fits"], 2.0, evaluate={"metrics": ["accuracy", "auc"]}))
+    finished = done(
+        scene, ask(scene, scene["fits"], 2.0, evaluate={"metrics": ["accuracy", "auc"]})
+    )
     told = owner.evaluation(finished["id"])
     assert [model["of"] for model in told["data"]] == scene["fits"]
     assert all(model["calibration"] for model in told["data"])
@@ -130,7 +144,14 @@ def test_models_of_different_losses_are_not_evaluated_together(scene):
 def test_a_loss_without_chances_tells_what_needs_none(scene):
     owner = scene["owner"]
     (model,) = owner.evaluation(done(scene, ask(scene, scene["odd"]))["id"])["data"]
-    assert set(model["metrics"]) == {"accuracy", "balanced_accuracy", "precision", "recall", "f1", "auc"}
+    assert set(model["metrics"]) == {
+        "accuracy",
+        "balanced_accuracy",
+        "precision",
+        "recall",
+        "f1",
+        "auc",
+    }
     assert model.get("calibration") is None
     with pytest.raises(Exception, match="calibration cannot be told"):
         owner.quote(ask(scene, scene["odd"], evaluate={"metrics": ["calibration"]}))

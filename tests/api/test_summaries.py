@@ -6,7 +6,7 @@ import secrets
 import numpy as np
 import pytest
 
-from service.client import ApiError
+from epsilond import ApiError
 
 N = 4000
 CITIES = ["Oslo", "Bergen", "<other>"]

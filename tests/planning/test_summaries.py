@@ -61,7 +61,7 @@ def test_each_summary_is_made_of_the_tables_that_it_names():
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("many", [1, 2, 7, 64])
 def test_noise_grows_with_the_tables_that_leave_together(many, delta):
-    """By their square root for Gaussian noise, by their number for Laplace noise; to a part in 2^15."""
+    """By their square root for Gaussian noise, by their number for Laplace noise."""
     one, all_of_them = (counts_of(*["counts"] * times, delta=delta) for times in (1, many))
     noise = [each.lattice.deviation(0) for each in (one, all_of_them)]
     wanted = many if delta == 0 else many**0.5
@@ -142,7 +142,7 @@ REFUSED = [
         {"summaries": [{"kind": "histogram", "column": "age", "lower": 0, "upper": 1}]},
         "leave lower and upper out",
     ),
-    ({"parameters": {"steps": 3}}, "it takes: ."),
+    ({"parameters": {"steps": 3}}, "it takes: confidence."),
 ]
 
 

@@ -245,6 +245,10 @@ class AsyncClient(AsyncConnection):
         """How good models are on held-out rows: metrics and curves, each number with its interval."""
         return Result(await self.request("GET", f"/v1/jobs/{job}/evaluation"))
 
+    async def summary(self, job: str) -> Result:
+        """What the job's summaries told, each number with its interval."""
+        return Result(await self.request("GET", f"/v1/jobs/{job}/summary"))
+
     async def record(self, job: str) -> Result:
         return Result(await self.request("GET", f"/v1/jobs/{job}/audit"))
 

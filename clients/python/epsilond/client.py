@@ -238,6 +238,10 @@ class Client(Connection):
         """How good models are on held-out rows: metrics and curves, each number with its interval."""
         return Result(self.request("GET", f"/v1/jobs/{job}/evaluation"))
 
+    def summary(self, job: str) -> Result:
+        """What the job's summaries told, each number with its interval."""
+        return Result(self.request("GET", f"/v1/jobs/{job}/summary"))
+
     def record(self, job: str) -> Result:
         return Result(self.request("GET", f"/v1/jobs/{job}/audit"))
 

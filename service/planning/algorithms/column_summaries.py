@@ -8,7 +8,7 @@ once, over all rows. What is told (shares, intervals) is a function of them:
 service/planning/estimates.py.
 
 **Sensitivity.** Neighbours replace one record. tables.py; each summary has the same part of it,
-squared in l2, so with m of them noise is sqrt(m) times that of one, and m times that under pure epsilon.
+squared in l2: with m of them noise is sqrt(m) times that of one, and m times that with delta = 0.
 
 **Proof.** One release over all rows; all else is post-processing. Which cells a column has is said by
 the schema, never by rows.
@@ -16,14 +16,15 @@ the schema, never by rows.
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
-from service.planning.draft import Draft, Prediction, Schedule, rounded
+from service.planning.draft import Draft, Prediction, rounded
+from service.planning.estimates import SummarySchedule
 from service.planning.lattice import target
 from service.planning.needs import Needs
 from service.planning.spec import Facts, JobSpec
@@ -33,27 +34,11 @@ from service.planning.tables import (
     Bins,
     Categories,
     Classes,
-    Counts,
     Crossed,
     calibrate_counts,
 )
 
 NAME = "column-summaries"
-
-
-class SummarySchedule(Schedule):
-    """Releases of tables, one after the other."""
-
-    kind: Literal["summary"] = "summary"
-    counts: tuple[Counts, ...]
-    confidence: float
-
-    @property
-    def steps(self) -> int:
-        return len(self.counts)
-
-    def counted(self) -> tuple[Counts, ...]:
-        return self.counts
 
 
 class Parameters(BaseModel):

@@ -97,9 +97,7 @@ def evaluation_counts(
             "this dataset holds out no rows to evaluate a model on; its owner can declare one of the "
             'same people with "holdout": 0.2 and upload the rows to it.'
         )
-    tables = [
-        table for model in range(models) for table in tables_of(spec, facts, asked, model)
-    ]
+    tables = [table for model in range(models) for table in tables_of(spec, facts, asked, model)]
     shares = [Fraction(PARTS.get(type(table), 1)) for table in tables]
     whole = sum(shares)
     stop = facts.rows + facts.held_out
@@ -134,7 +132,9 @@ def tables_of(spec: JobSpec, facts: Facts, asked: Evaluate, model: int) -> list[
         )
     if facts.label == "categorical" and asked.threshold != 0.5:
         raise PlanRefused("of several classes the likeliest is predicted; leave threshold out.")
-    return [table for table in has if not asked.metrics or set(TELLS[type(table)]) & set(asked.metrics)]
+    return [
+        table for table in has if not asked.metrics or set(TELLS[type(table)]) & set(asked.metrics)
+    ]
 
 
 def groups_of(name: str, facts: Facts) -> Groups:
