@@ -169,13 +169,18 @@ def main() -> None:
         print(
             f"\n{label} label, delta {options.delta:g}: % held (mean width), {options.times} samples"
         )
+        held: dict[str, list[float]] = {}
         for rows in ROWS:
             for epsilon in EPSILONS:
                 found = covered(population, rows, epsilon, options.delta, options.times, rows)
                 words = [
-                    f"{name} {held:.1f} ({width:.2g})" for name, (held, width) in found.items()
+                    f"{name} {share:.1f} ({width:.2g})" for name, (share, width) in found.items()
                 ]
                 print(f"n {rows} epsilon {epsilon:g}: {', '.join(words)}", flush=True)
+                for name, (share, _) in found.items():
+                    held.setdefault(name, []).append(share)
+        for name, shares in held.items():
+            print(f"| {label} | {name} | {min(shares):.1f} | {max(shares):.1f} |")
 
 
 if __name__ == "__main__":

@@ -56,4 +56,4 @@ class HeldOutData(Data):
         add = add_scored(self._plan.facts, counts, models)
         exact = self._held_out.sum(add, sum(lattice.sizes), rows)
         units = self._vector(exact, 1.0, rows, lattice=lattice)
-        return units / np.repeat(lattice.weights, lattice.sizes)
+        return np.asarray(units / np.repeat(lattice.weights, lattice.sizes))

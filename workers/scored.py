@@ -30,7 +30,7 @@ Integers = NDArray[np.int64]
 
 def add_scored(facts: Facts, counts: Counts, models: Floats) -> Add:
     """What each block of rows adds to the tables, in lattice units; of `models` every row is one."""
-    pairs = list(zip(counts.tables, counts.lattice.weights, strict=True))
+    pairs: list[tuple[Any, int]] = list(zip(counts.tables, counts.lattice.weights, strict=True))
 
     def add(x: Array, y: Array) -> Sum:
         with np.errstate(all="ignore"):
@@ -48,8 +48,7 @@ def _added(facts: Facts, table: Any, x: Array, rows: Floats, y: Array, w: Floats
     # not by BLAS, which may add up in another order where a block has other rows
     margins = np.einsum("ij,kj->ik", rows, w.reshape(-1, facts.columns))
     if isinstance(table, Losses | Errors):
-        shares = VALUES[type(table)](facts, margins, y)
-        return _units(shares).sum(axis=0)
+        return np.asarray(_units(VALUES[type(table)](facts, margins, y)).sum(axis=0))
     cells = np.clip(_whole(CELLS[type(table)](facts, table, margins, y, w)), 0, _within(table) - 1)
     groups = getattr(table, "groups", None)
     if groups is not None:
@@ -63,7 +62,8 @@ def _within(table: Any) -> int:
 
 def _group(groups: Groups, x: Array) -> Integers:
     """The category whose indicator is set: exactly one, whatever the row holds."""
-    return x[:, groups.column : groups.column + groups.cells].argmax(axis=1).astype(np.int64)
+    block = x[:, groups.column : groups.column + groups.cells]
+    return np.asarray(block.argmax(axis=1), dtype=np.int64)
 
 
 def _units(shares: Floats) -> Integers:

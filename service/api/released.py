@@ -23,9 +23,8 @@ def resolved(connection: Connection, me: Caller, spec: JobSpec) -> JobSpec:
         return spec
     found = [_resolved(connection, me, spec.dataset, of) for of in spec.named]
     fitted = [one for _, one in found]
-    given: dict[str, Any] = {
-        "of": found[0][0] if isinstance(spec.of, Released) else tuple(of for of, _ in found)
-    }
+    digests = tuple(of for of, _ in found)
+    given: dict[str, Any] = {"of": digests[0] if isinstance(spec.of, Released) else digests}
     if isinstance(spec.set, DefaultSet):
         given["set"] = fitted[0].set
     if spec.loss.kind == "no_loss":

@@ -1,5 +1,5 @@
-"""What an evaluation tells of a model: metrics and curves with their intervals, from the noisy tables of
-the Plan, the schema's names and nothing else."""
+"""What an evaluation tells of a model: metrics and curves with their intervals, from the noisy
+tables of the Plan, the schema's names and nothing else."""
 
 from collections.abc import Callable, Iterator
 from math import sqrt
@@ -17,9 +17,9 @@ from service.datasets.schema import (
     Schema,
 )
 from service.planning.intervals import (
-    Z,
     Estimate,
     Noisy,
+    Z,
     area_under,
     average,
     difference,
@@ -239,7 +239,7 @@ def _of_group(cells: Noisy, mask: Floats, k: int) -> dict[str, Estimate]:
 
 def _scores(world: _World, table: Scores, counts: Floats) -> dict[str, Any]:
     cells, edges = world.cells(counts), bin_edges(world.weights, table.bins, world.plan.facts.l2)
-    positive = np.arange(len(counts)) % 2.0
+    positive = (np.arange(len(counts)) % 2).astype(np.float64)
     chances = [0.0, *(1 / (1 + np.exp(-edges))).tolist(), 1.0]
     points = []
     for number, chance in enumerate(chances[1:-1]):
@@ -302,7 +302,8 @@ def _variance(world: _World, total: float, squares: float) -> Estimate:
 
 
 def _below(world: _World, table: Below, counts: Floats) -> dict[str, Any]:
-    cells, at_most = world.cells(counts), np.arange(len(counts)) % 2.0
+    cells = world.cells(counts)
+    at_most = (np.arange(len(counts)) % 2).astype(np.float64)
     covered = cells.ratio(at_most, np.ones(len(counts)))
     found: dict[str, Any] = {"metrics": {"coverage": told(covered)}}
     if table.groups is not None:

@@ -349,7 +349,7 @@ def _summary(plan: Plan) -> str:
         return f"It evaluates {models} on {rows}, by {plan.algorithm}."
     everywhere = isinf(spec.set.l2_radius(plan.dimension))
     where = "every weight vector" if everywhere else f"the set {_kind(spec.set)}"
-    verb = "It fits" if spec.of is None else f"At the model of {spec.of.job} it measures"
+    verb = f"At the model of {spec.named[0].job} it measures" if spec.named else "It fits"
     said = [f"{verb} the {_kind(spec.loss)} loss over {where}"]
     if spec.ridge:
         said.append(f" with ridge {_number(spec.ridge)}")

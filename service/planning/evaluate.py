@@ -31,8 +31,8 @@ class Evaluate(Public):
 
     metrics: Annotated[tuple[Metric, ...], Field(max_length=20)] = Field(
         default=(),
-        description="What to measure; by default all that the label and the loss have. Each table that "
-        "they need takes a share of the precision, and tells all that it can.",
+        description="What to measure; by default all that label and loss have. Each table that they "
+        "need takes a share of the precision, and tells all that it can.",
     )
     threshold: float = Field(
         default=0.5, gt=0, lt=1, description="The chance above which a row is called positive."

@@ -1,30 +1,31 @@
 """Intervals for what noisy counts say of a population, with the sampling of rows and the noise.
 
-Rows are taken to be independent draws; all else is derived. z is the normal's two-sided 95 % point, or,
-for Laplace noise, whose tails are longer, that of a single Laplace deviate: a sum of several, or of one
-with a normal, has shorter ones.
+Rows are taken to be independent draws; all else is derived. z is the normal's two-sided 95 % point,
+or, for Laplace noise, whose tails are longer, that of a single Laplace deviate: a sum of several,
+or of one with a normal, has shorter ones.
 
-**Ratios** (shares, precision, recall, F1) by Fieller's method. With A and B linear in the counts, v is
-in the interval if E[A - v B] = 0 is not refuted:
+**Ratios** (shares, precision, recall, F1) by Fieller's method. With A and B linear in the counts, v
+is in the interval if E[A - v B] = 0 is not refuted:
 
     (A - v B)^2 <= z^2 (k v (1 - v) B + Var(noise of A - v B)),
 
-a quadratic in v. Without noise that is Wilson's interval, which never has width 0; where noise hides
-whether B is above 0 it is all of [0, 1]. B of the sampling variance is taken one deviation of its noise
-up, and k is 1 for a share; F1 = 2 TP/(2 TP + FP + FN) has k = 2 - v, for a record that is right
-weighs 2 in both.
+a quadratic in v. Without noise that is Wilson's interval, which never has width 0; where noise
+hides whether B is above 0 it is all of [0, 1]. B of the sampling variance is taken one deviation of
+its noise up, and k is 1 for a share; F1 = 2 TP/(2 TP + FP + FN) has k = 2 - v, for a record that is
+right weighs 2 in both.
 
-**AUC** by the same method with U - v P Q in the place of A - v B: U = sum over bins b > b' of p_b q_b',
-half of those alike, P and Q the sums of p and q. Noise of different cells is independent (or its
-covariance is known, and taken out), so E[U - v P Q] is 0 at the true v. Its variance has a part of p's noise and one of q's, which the noisy counts
-overstate, and the placements' sampling variance.
+**AUC** by the same method with U - v P Q in the place of A - v B: U = sum over bins b > b' of p_b
+q_b', half of those alike, P and Q the sums of p and q. Noise of different cells is independent (or
+its covariance is known, and taken out), so E[U - v P Q] is 0 at the true v. Its variance has a part
+of p's noise and one of q's, which the noisy counts overstate, and the placements' sampling
+variance.
 
-**Means** of values in [0, 1] from noisy sums of v and v^2: the variance is taken one deviation of its
-noise up, and never above m (1 - m), which no distribution on [0, 1] exceeds.
+**Means** of values in [0, 1] from noisy sums of v and v^2: the variance is taken one deviation of
+its noise up, and never above m (1 - m), which no distribution on [0, 1] exceeds.
 
-**Combinations** of estimates with intervals of their own: distances to the bounds add up as roots of
-squares if the estimates are independent (Zou and Donner 2008) and none was cut at 0 or 1, else plainly,
-which is conservative.
+**Combinations** of estimates with intervals of their own: distances to the bounds add up as roots
+of squares if the estimates are independent (Zou and Donner 2008) and none was cut at 0 or 1, else
+plainly, which is conservative.
 """
 
 from collections.abc import Sequence

@@ -18,6 +18,7 @@ SCHEMA = {
     "holdout": 0.25,
 }
 ROWS = 8000
+RATES = ("accuracy", "balanced_accuracy", "precision", "recall", "f1")
 
 
 @pytest.fixture(scope="module")
@@ -68,21 +69,9 @@ def test_a_model_is_evaluated_on_the_rows_that_were_held_out(scene):
     told = owner.evaluation(finished["id"])
     assert (told["rows"], told["loss"], told["job"]) == (2000, {"kind": "logistic"}, finished["id"])
     (model,) = told["data"]
-    assert (model["of"], model["model_digest"]) == (
-        fit,
-        owner.plan(finished["id"])["spec"]["of"]["digest"],
-    )
-    names = {
-        "accuracy",
-        "balanced_accuracy",
-        "precision",
-        "recall",
-        "f1",
-        "auc",
-        "brier",
-        "log_loss",
-    }
-    assert set(model["metrics"]) == names
+    named = owner.plan(finished["id"])["spec"]["of"]
+    assert (model["of"], model["model_digest"]) == (fit, named["digest"])
+    assert set(model["metrics"]) == {*RATES, "auc", "brier", "log_loss"}
     for metric in model["metrics"].values():
         assert metric["low"] <= metric["value"] <= metric["high"]
         assert metric["confidence"] == 0.95
@@ -144,14 +133,7 @@ def test_models_of_different_losses_are_not_evaluated_together(scene):
 def test_a_loss_without_chances_tells_what_needs_none(scene):
     owner = scene["owner"]
     (model,) = owner.evaluation(done(scene, ask(scene, scene["odd"]))["id"])["data"]
-    assert set(model["metrics"]) == {
-        "accuracy",
-        "balanced_accuracy",
-        "precision",
-        "recall",
-        "f1",
-        "auc",
-    }
+    assert set(model["metrics"]) == {*RATES, "auc"}
     assert model.get("calibration") is None
     with pytest.raises(Exception, match="calibration cannot be told"):
         owner.quote(ask(scene, scene["odd"], evaluate={"metrics": ["calibration"]}))

@@ -1,8 +1,8 @@
 """Evaluation of released models, on the rows that were held out.
 
-**Problem.** For models that other jobs on the same dataset have published: how often they are right, how
-they rank, whether their chances are calibrated, how large their errors are, for all of the held-out rows
-and, where it is asked, for each category of a column.
+**Problem.** For models that other jobs on the same dataset have published: how often they are
+right, how they rank, whether their chances are calibrated, how large their errors are, for all of
+the held-out rows and, where it is asked, for each category of a column.
 
 **Schedule.** One release of tables (service/planning/scored.py): for each model a table of what is
 predicted by label, one of scores by label, sums of losses or errors, as far as the job asks. Every
@@ -10,11 +10,11 @@ metric and its interval is a function of them: service/planning/report.py and in
 
 **Sensitivity.** Neighbours replace one record; its position stays, so it is held out in both or in
 neither, and in the latter case nothing of this job depends on it. The models are public: they were
-released and paid for before, and the Plan names them by their digests. tables.py adds up what a record
-moves; tables share it out (squared in l2) evenly, but for two parts to scores.
+released and paid for before, and the Plan names them by their digests. tables.py adds up what a
+record moves; tables share it out (squared in l2) evenly, but for two parts to scores.
 
-**Proof.** One release over the rows [n, n + m), those that were held out; no other row is read, by this
-or by a fit. What the fits cost and what this costs adds up in the account like any two jobs.
+**Proof.** One release over the rows [n, n + m), those that were held out; no other row is read, by
+this or by a fit. What the fits cost and what this costs adds up in the account like any two jobs.
 """
 
 from fractions import Fraction
@@ -132,9 +132,8 @@ def tables_of(spec: JobSpec, facts: Facts, asked: Evaluate, model: int) -> list[
         )
     if facts.label == "categorical" and asked.threshold != 0.5:
         raise PlanRefused("of several classes the likeliest is predicted; leave threshold out.")
-    return [
-        table for table in has if not asked.metrics or set(TELLS[type(table)]) & set(asked.metrics)
-    ]
+    wanted = set(asked.metrics or known)
+    return [table for table in has if wanted & set(TELLS[type(table)])]
 
 
 def groups_of(name: str, facts: Facts) -> Groups:
@@ -142,8 +141,8 @@ def groups_of(name: str, facts: Facts) -> Groups:
         if column.name == name and column.kind == "categorical" and column.position > 0:
             return Groups(column=column.position, cells=column.cells)
     raise PlanRefused(
-        f"no categorical column in use is called {name[:64]!r}, and only its categories are groups; the "
-        "dataset's schema names the columns there are."
+        f"no categorical column in use is called {name[:64]!r}, and groups are the categories of one; "
+        "the dataset's schema names the columns there are."
     )
 
 
