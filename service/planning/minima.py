@@ -28,7 +28,7 @@ from service.planning.normal import DIGITS, PI, mills, tail
 
 _SLACK = Decimal("1e-40")  # 10^8 times what the terms below can err, relative to the largest
 _HALF = Decimal("0.5")
-_LOG_5 = Decimal("1.60943791243410037460075933322618763952560135426851772191265")  # and less than 10^-59
+_LOG_5 = Decimal("1.60943791243410037460075933322618763952560135426851772191265")
 
 
 def log_determinant(c: Fraction) -> Fraction:
