@@ -21,7 +21,7 @@ from workers.data import Data
 from workers.progress import Progress
 from workers.randomness import Randomness
 
-_OFTEN = "preconditioned-descent", "logistic"  # what `auto` mostly takes, and jobs mostly name
+_OFTEN = "logistic"
 _ROWS, _COLUMNS = 20, 17
 _SCALES = {"feature_step": 1e-3, "linf_units": 4095, "l2_units": 4095}
 
@@ -36,7 +36,8 @@ def warming() -> Iterator[None]:
     """One tiny job of every kind, each when it is asked for: each algorithm's examples, rows of either
     storage, noise of either kind; what is asked most often first."""
     jobs = [(name, example) for name, entry in CATALOG.items() for example in entry.examples]
-    jobs.sort(key=lambda job: (job[0] != _OFTEN[0], job[1]["loss"] != _OFTEN[1]))
+    # what does best is what `auto` mostly takes
+    jobs.sort(key=lambda job: (CATALOG[job[0]].places[0], job[1].get("loss") != _OFTEN))
     for storage, delta, (name, job) in product(("fixed", "float64"), (1e-6, 0.0), jobs):
         few = {"steps": 2, "clip": 1.0, "batch": 10}
         fields = CATALOG[name].parameters.model_fields
