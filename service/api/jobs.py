@@ -298,7 +298,8 @@ def get_evaluation(ctx: Ctx, me: Me, job_id: str) -> Any:
     card = get_model(ctx, me, job_id)
     if "evaluation" not in card:
         raise NotFound(
-            "this job evaluates no model; submit one of the algorithm model-evaluation that names it."
+            "this job evaluates no model; submit one that names it in 'of', by an algorithm that does: GET "
+            "/v1/algorithms lists them."
         )
     with ctx.db.read() as connection:
         plan = json.loads(visible_job(connection, me, job_id).plan)

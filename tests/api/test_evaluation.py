@@ -145,5 +145,5 @@ def test_a_dataset_that_holds_out_nothing_has_no_evaluations(service):
     spec = {"dataset": scene.dataset, "algorithm": "model-evaluation", "of": fit}
     with pytest.raises(Exception, match="holds out no rows"):
         scene.analyst.quote(spec | {"privacy": {"epsilon": 0.1}})
-    with pytest.raises(Exception, match="model-evaluation"):
+    with pytest.raises(Exception, match="evaluates no model"):
         scene.analyst.evaluation(fit)
