@@ -28,8 +28,8 @@ whatever the clip's bias does. The output is the w of a step drawn uniformly; T,
 that of the least bound, whose root falls like n^(-1/4): Sigma^2 holds r^2 T/n.
 
 *Corners that are not convex, networks.* No theorem is known for these: the steps are fixed, of D/(C
-sqrt(T)), or for a network as gradient-descent's; T is 200, but no more than leave the noise of one
-step below a quarter of the clip, and the output is the last w.
+sqrt(T)), or for a network of 10/C; T is 200, but no more than leave the noise of one step below a
+quarter of the clip, and the output is the last w.
 
 **Sensitivity.** Neighbours replace one record. Step t releases the sum over its batch of integer
 contributions, each of norm at most c (`lattice`): replacing a record of that batch moves the sum by
@@ -52,7 +52,6 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
-from service.planning.algorithms.gradient_descent import NETWORK_STEP, NETWORK_STEPS
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
 from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
@@ -68,6 +67,7 @@ from service.planning.shared.heavy_tails import (
     steps_and_batch,
     tails,
 )
+from service.planning.shared.networks import NETWORK_STEP, NETWORK_STEPS
 from service.planning.shared.reach import within
 from service.planning.spec import Facts, JobSpec
 
