@@ -10,6 +10,7 @@ from numba import njit
 from workers.kernels.losses import derivative64
 from workers.kernels.minimise import clamped, dot
 
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def ascend(x, y, a, v, order, block, unit, loss, bound, step, strong, radius):
     """Visit the blocks of rows in this order, updating a and v in place. `unit` is the features' step;

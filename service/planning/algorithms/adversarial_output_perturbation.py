@@ -94,7 +94,9 @@ class Parameters(minimiser.Passes):
         le=1e30,
         description="Penalised: a move v costs (penalty/2)||v||^2. Defaults to the least allowed.",
     )
-    solver: Literal["gradient-descent", "averaged-sgd", "accelerated"] | None = minimiser.solver_field()
+    solver: Literal["gradient-descent", "averaged-sgd", "accelerated"] | None = (
+        minimiser.solver_field()
+    )
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,7 @@ def _posed(
         strong=strong,
         radius=radius,
         change=2 * L / p.n,
-        error=minimiser.mean_error(
-            block or p.n, p.d, further * radius, X2, curvature, p.lipschitz
-        ),
+        error=minimiser.mean_error(block or p.n, p.d, further * radius, X2, curvature, p.lipschitz),
     )
     return Posed(
         objective,

@@ -20,9 +20,17 @@ one before, and so on: in pass j the mean distance is at most eta C/(block m) (1
 The record in the first block attains it. So the mean moves no further than the exact minimiser
 would, C/(lambda n), however large the step is: the last iterate moves eta lambda m/(1 - q^m) times as far.
 
-**Choice.** In expectation over orders, drawn with replacement, the mean of M passes from a distance D is
-within D^2/(2 eta M m) + eta L^2/2 of the minimum. Of eta, passes, averaged passes and block those
-are taken that make this plus what noise and smoothing cost least, or nearly, for the fewest gradients."""
+**Choice.** In expectation, for rows drawn with replacement, the mean of M passes from a distance D is
+within D^2/(2 eta M m) + eta L^2/2 of the minimum. Rows that all come once in a pass do better: the steps of
+M passes add up to the way between their ends, so at the mean the gradient is that over eta M m, but
+for what gradients change between the mean and the iterates. Of that, their common Hessian changes
+nothing, and what single Hessians differ from it averages out in a random order: to first order
+
+    2 lambda (R/(eta lambda M m))^2 q^(2 (K - M) m) + (eta L^2/2) (beta/lambda)^2/m
+
+is left, which is less where beta is a small multiple of lambda. Of eta, passes, averaged passes and block those
+are taken that make this plus what noise and smoothing cost least, or nearly, for the fewest gradients.
+This is a prediction: privacy rests on none of it."""
 
 from dataclasses import dataclass, replace
 from math import ceil, exp, expm1, log1p
@@ -35,7 +43,7 @@ BLOCKS = (1, 16, 256)
 _ENOUGH = 64  # blocks of several rows: the last one may be short, which adds to lambda
 _ALONE = 3  # a row in a block of its own takes about so many times as long
 NEARLY = 1 + 1 / 16  # times the least risk is as good, in fewer gradients
-_PACES = tuple(2.0 ** (j / 2) for j in range(-24, 21))
+_PACES = tuple(2.0**j for j in range(-12, 11))
 _STEEPEST = 1 / 4  # share of the start that a step forgets
 _BELOW_TWO: Final = 2 * (1 - 2.0**-20)  # so that no rounding of eta breaks the contraction
 
@@ -82,15 +90,18 @@ class Pace:
         mean = 4 * U * (GROUP + groups + 8) * radius
         return 2 * step_error / (self.step_size * self.strong) * self.gone + mean
 
-    def risk(self, lipschitz: float, radius: float) -> float:
+    def risk(self, o: Objective, beta: float) -> float:
         """What is left to do, as said above."""
-        before, noise = self.passes - self.averaged, self.step_size * lipschitz**2
-        start = radius**2
+        before, noise = self.passes - self.averaged, self.step_size * o.lipschitz**2
+        kept = exp(-2 * before * self.rate)
+        start = o.radius**2
         if before:
-            kept = exp(-2 * before * self.rate)
             start = min(start, start * kept + noise / (2 * self.strong))
         steps = self.averaged * self.visits
-        return min(start / (2 * self.step_size * steps) + noise / 2, lipschitz * radius)
+        convex = start / (2 * self.step_size * steps) + noise / 2
+        ends = 2 * self.strong * (o.radius / (self.rate * self.averaged)) ** 2 * kept
+        smooth = ends + noise / 2 * (beta / self.strong) ** 2 / self.visits
+        return min(convex, smooth, o.lipschitz * o.radius)
 
 
 def pace(o: Objective, steps: int | None, k: float, price: float) -> Pace:
@@ -120,7 +131,7 @@ def _cost(o: Objective, one: Pace, k: float, price: float) -> float:
     noise = k * (one.exact(o.change) + one.rounding(about, o.radius))
     beta = min(smoothed_to(o.lipschitz, noise), one.smoothness) if price else o.smoothness
     noisy = min(o.lipschitz * noise, (beta + o.strong) / 2 * noise**2)
-    return one.risk(o.lipschitz, o.radius) + noisy + price / beta
+    return one.risk(o, beta) + noisy + price / beta
 
 
 def averaged_sgd(o: Objective, one: Pace) -> Solution:
@@ -135,6 +146,6 @@ def averaged_sgd(o: Objective, one: Pace) -> Solution:
         rounding=one.rounding(o.step_error(eta), o.radius),
         left=0.0,
         reach=o.lipschitz / o.strong,
-        risk=one.risk(o.lipschitz, o.radius),
+        risk=one.risk(o, o.smoothness),
         averaging=Averaging(block=one.block, passes=one.averaged),
     )

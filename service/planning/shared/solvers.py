@@ -45,6 +45,8 @@ class Solvers:
         made: list[Draft] = []
         refused: list[PlanRefused] = []
         few = replace(self, most=minimiser.passes_by_default(self.p.n))
+        if "averaged-sgd" not in solvers:
+            few = self
         for solver in solvers:
             try:
                 made.append(few._by(solver))
