@@ -4,10 +4,11 @@
     make bench-utility ARGS="--only phased-sgd --seconds 60"
     make bench-utility ARGS="--only pinball"
 
-Rows have norm 1: their first entry is 0.8 or -0.8 (always 0.8 for the pinball loss, or its corner would
-be as good as symmetric), the others random signs of norm 0.6 together; w* is along the first. Population risk is the expectation given the row, known in closed form, averaged over
-all sign patterns (over 4,096 random ones where there are more), so its excess has no noise of its own
-to speak of. Empirical risk is compared with the minimum that L-BFGS finds on the same rows; a corner
+Rows have norm 1: their first entry is 0.8 or -0.8 (always 0.8 for the pinball loss, or its corner
+would be as good as symmetric), the others random signs of norm 0.6 together; w* is along the first.
+Population risk is the expectation given the row, known in closed form, averaged over all sign
+patterns (over 4,096 random ones where there are more), so its excess has no noise of its own to
+speak of. Empirical risk is compared with the minimum that L-BFGS finds on the same rows; a corner
 is rounded off there within 1e-3, which lowers the minimum by less than 1e-6.
 
 A theorem is an upper bound: what is asked is that the fitted exponent of 1/n is at least the

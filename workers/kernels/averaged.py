@@ -61,7 +61,8 @@ def _collect(total, group, position):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def averaged_pass(w, total, x, y, order, unit, loss, bound, steps):
-    """A step per block in this order; total += the iterate after each. `unit` is the features' step."""
+    """A step per block in this order; total += the iterate after each. `unit` is the features'
+    step."""
     rows, columns = x.shape
     move, group, slopes = np.empty(columns), np.zeros(columns), np.empty(steps.block)
     pace = steps.size / steps.block * unit

@@ -12,7 +12,7 @@ from workers.kernels.averaged import Steps
 from workers.progress import Progress
 from workers.randomness import Use
 
-# a pass over x and y in this order with such steps, which moves the first and adds iterates to the second
+# a pass over x and y in this order with such steps: moves w and adds iterates to the total
 Pass = Callable[[Floats, Floats, Array, Array, NDArray[np.int64], Steps], None]
 
 

@@ -13,11 +13,12 @@ l(<w, x_i + v>, y_i) + (ridge/2) ||w||^2. LR-OP algorithm 3, for linear models:
   concave in v if penalty > curvature W^2; here penalty >= 4 curvature W^2.
 
 **Schedule.** The inner maximum is solved per record, in closed form or by iteration to machine
-precision, so what is left is projected gradient descent, then one noisy point.
+precision, so what is left is a minimiser of a mean of records' losses: by projected descent,
+averaged SGD or, for the bounded adversary, acceleration (shared/solvers.py); then one noisy point.
 
 **Sensitivity.** Neighbours replace one record. Every record's loss is convex in w, L-Lipschitz
 and beta-smooth as below. A replaced record changes the mean gradient, at any w, by at most C/n, and
-the sensitivity of descent in shared/minimiser.py applies:
+the sensitivities in shared/minimiser.py and shared/averaged.py apply:
 
     bounded     C = L0 max(2 X2, X2 + r K)
     penalised   C = 2 L0 X2 if 2 L0 V <= X2, else L0 X2 + L0^2 V + X2^2/(4 V), for V = W/penalty

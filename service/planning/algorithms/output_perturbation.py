@@ -4,18 +4,18 @@
 (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l convex, rows of enforced norm X2. With ridge > 0 this
 is LR-OP algorithm 1; with ridge = 0 it is algorithm 2, which adds (lambda/2) ||w||^2 of its own.
 
-**Schedule.** A solver of T steps (shared/minimiser.py), from 0, then one noisy point,
-projected on the ball of the minimisers:
+**Schedule.** A solver of T passes (shared/minimiser.py), from 0, then one noisy point, projected on
+the ball of the minimisers. By default one of the first three, as shared/solvers.py predicts:
 
-- projected descent (`DESCENT`, the default): full gradients, eta = 2/(beta + 2 lambda); by default
-  until the start is forgotten to a tenth of the noise, at most 2000 steps;
-- accelerated: Nesterov's, where the ball is not active (W >= L/lambda); until its error adds at most
-  a hundredth to the sensitivity;
+- projected descent (`DESCENT`): full gradients, eta = 2/(beta + 2 lambda), until the start is
+  forgotten to a tenth of the noise;
+- averaged-sgd: passes over rows in one drawn order, the mean of the last ones (shared/averaged.py);
+- accelerated: Nesterov's, projected; until its error adds at most a hundredth to the sensitivity;
 - sgd: passes in the order of the rows, eta = min(2/(beta + 2 lambda), 1/(lambda n));
 - subgradient: full subgradients, steps 2/(lambda (t+1)), weighted mean; for a few rows only.
 
 All but the last need a smooth loss: a corner is replaced by its Moreau envelope, whose bias
-L^2/(2 beta) is a quarter of what the noise costs, or more where the steps would not suffice. With
+L^2/(2 beta) is a quarter of what the noise costs, or more where the solver needs it smoother. With
 ridge = 0, lambda balances its bias lambda W^2/2 against the noise: L E||z||, or (beta/2) E||z||^2.
 
 **Sensitivity.** Neighbours replace one record. The released point is a function of all rows whose

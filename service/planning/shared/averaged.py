@@ -3,34 +3,36 @@
 **Problem.** As in minimiser.py, f a mean of n records' losses, each convex, L-Lipschitz and
 beta-smooth in w; two records' gradients differ by at most C at any w.
 
-**Schedule.** `passes` passes over blocks of `block` rows that lie together, in one order that is drawn
-before and is the same in every pass. A block's step is w <- P(w - eta ((1/block) sum of its gradients +
-lambda w)), eta <= 2/(beta + 2 lambda). The point is the mean of the iterates after the steps of the
-last `averaged` passes.
+**Schedule.** `passes` passes over blocks of `block` rows that lie together, in one order that is
+drawn before and is the same in every pass. A block's step is w <- P(w - eta ((1/block) sum of its
+gradients + lambda w)), eta <= 2/(beta + 2 lambda). The point is the mean of the iterates after the
+steps of the last `averaged` passes.
 
-**Sensitivity.** With m = ceil(n/block), q = 1 - eta lambda and e the error of a computed step, for every
-pair of neighbours and every order that no row enters
+**Sensitivity.** With m = ceil(n/block), q = 1 - eta lambda and e the error of a computed step, for
+every pair of neighbours and every order that no row enters
 
     C/(lambda block m) (1 - mean of q^(j m) over the averaged passes j) + 2e/(eta lambda) + the mean's.
 
 **Proof.** A step on a block that both data sets have shrinks the distance of two runs by q, and the
-exchanged record's block adds eta C/block (docs/proofs/minimiser.md). So s steps after a visit q^s of that
-is left. Over a whole pass every s from 0 to m - 1 comes once for the last visit, then s + m for the
-one before, and so on: in pass j the mean distance is at most eta C/(block m) (1 + q + ... + q^(jm - 1)).
-The record in the first block attains it. So the mean moves no further than the exact minimiser
-would, C/(lambda n), however large the step is: the last iterate moves eta lambda m/(1 - q^m) times as far.
+exchanged record's block adds eta C/block (docs/proofs/minimiser.md). So s steps after a visit q^s
+of that is left. Over a whole pass every s from 0 to m - 1 comes once for the last visit, then s + m
+for the one before, and so on: in pass j the mean distance is at most (eta C/(block m)) (1 + q + ...
++ q^(jm - 1)). The record in the first block attains it. So the mean moves no further than the exact
+minimiser would, C/(lambda n), however large the step is; the last iterate moves eta lambda m/(1 -
+q^m) times as far.
 
-**Choice.** In expectation, for rows drawn with replacement, the mean of M passes from a distance D is
-within D^2/(2 eta M m) + eta L^2/2 of the minimum. Rows that all come once in a pass do better: the steps of
-M passes add up to the way between their ends, so at the mean the gradient is that over eta M m, but
-for what gradients change between the mean and the iterates. Of that, their common Hessian changes
-nothing, and what single Hessians differ from it averages out in a random order: to first order
+**Choice.** In expectation, for rows drawn with replacement, the mean of M passes from a distance D
+is within D^2/(2 eta M m) + eta L^2/2 of the minimum. Rows that all come once in a pass do better:
+the steps of M passes add up to the way between their ends, so at the mean the gradient is that over
+eta M m, but for what gradients change between the mean and the iterates. Of that, their common
+Hessian adds nothing, and what single Hessians differ from it averages out in a random order: to
+first order, for rows in general position,
 
     2 lambda (R/(eta lambda M m))^2 q^(2 (K - M) m) + (eta L^2/2) (beta/lambda)^2/m
 
-is left, which is less where beta is a small multiple of lambda. Of eta, passes, averaged passes and block those
-are taken that make this plus what noise and smoothing cost least, or nearly, for the fewest gradients.
-This is a prediction: privacy rests on none of it."""
+is left, which is less where beta is a small multiple of lambda. Of eta, passes, averaged passes and
+block those are taken that make this plus what noise and smoothing cost least, or nearly, for the
+fewest gradients. This is a prediction: no privacy rests on it."""
 
 from dataclasses import dataclass, replace
 from math import ceil, exp, expm1, log1p

@@ -77,8 +77,8 @@ def depth(rows: int, columns: int) -> int:
 def solver_field() -> Any:
     return Field(
         default=None,
-        description="How the minimiser is computed; by default as is predicted to err least, or nearly "
-        "so in fewer passes.",
+        description="How the minimiser is computed; by default as is predicted to err least, or "
+        "nearly so in fewer passes.",
     )
 
 

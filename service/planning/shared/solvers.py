@@ -1,7 +1,7 @@
 """Which solver computes a minimiser: by default the one with the least predicted error.
 
-Whole gradients are taken at most 2,000 times, or as often as 20 times a million rows cost, if that is
-more than 20 times: beyond, averaged SGD is as good in far fewer gradients, and below, it need not be."""
+Whole gradients are taken as often as 20 of a million rows cost, but at most 2,000 times and at least
+20 times: beyond that averaged SGD is nearly as good, or better, in far fewer gradients."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -17,8 +17,8 @@ from service.planning.shared.point import Posed, release_point
 
 class Pose(Protocol):
     def __call__(self, within: float, *, block: int | None = None, further: float = 1.0) -> Posed:
-        """The objective, corners rounded off as far as noise asks and until beta is `within`. Its error
-        is that of means over blocks of so many rows, or all, at points within `further` radii."""
+        """The objective, corners rounded off as far as noise asks and until beta is `within`. Its
+        error is of means over blocks of so many rows, or all, at points within `further` radii."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Solvers:
         the default's passes, as descent always is."""
         made: list[Draft] = []
         refused: list[PlanRefused] = []
-        few = replace(self, most=minimiser.passes_by_default(self.p.n))
-        if "averaged-sgd" not in solvers:
-            few = self
+        few = self
+        if "averaged-sgd" in solvers:
+            few = replace(self, most=minimiser.passes_by_default(self.p.n))
         for solver in solvers:
             try:
                 made.append(few._by(solver))
