@@ -24,6 +24,7 @@ from tests.audit.games import (
 )
 from tests.audit.harness import FAMILY, audit, claim
 
+L1 = {"kind": "l1", "strength": 0.1}
 # algorithm, storage, the canary's row, what the job asks: one row per way of being attacked
 BOTH = [  # under noise of either kind
     ("gradient-descent", "fixed", 0, clipped(1)),
@@ -40,7 +41,7 @@ GAUSSIAN = [
     ("accelerated-clipped-sgd", "fixed", 0, clipped(3)),
     ("accelerated-clipped-sgd", "float64", 11, clipped(3, "squared")),
     ("proximal-sgd", "fixed", 4, clipped(3)),
-    ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": {"kind": "l1", "strength": 0.1}}),
+    ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": L1}),
     (
         "proximal-sgd",
         "fixed",
@@ -59,6 +60,9 @@ GAUSSIAN = [
     ("localized-subgradient", "fixed", 0, unbounded(3, 1e30, "absolute")),
     ("accelerated-sgd", "fixed", 2, clipped(4)),
     ("accelerated-sgd", "float64", 7, clipped(2, "hinge")),
+    ("accelerated-sgd", "fixed", 1, clipped(3, "hinge") | {"regulariser": L1}),
+    ("gradient-descent", "fixed", 8, clipped(3, "absolute") | {"regulariser": L1}),
+    ("localized-subgradient", "fixed", 0, clipped(3, "hinge") | {"regulariser": L1}),
     ("localized-accelerated-sgd", "fixed", 0, clipped(3)),
     ("output-perturbation", "fixed", 3, solved(solver="gradient-descent", steps=3)),
     ("output-perturbation", "fixed", 11, solved("absolute", solver="sgd", steps=2)),
