@@ -5,7 +5,8 @@
 tilt falls to 0 this is the mean loss, as it grows the largest one. LR-OP, section 4.
 
 **Schedule.** Projected gradient descent, accelerated where that is predicted to err less, then one
-noisy point. A corner of the loss is replaced by its Moreau envelope, which changes the objective by as little as every loss.
+noisy point. A corner of the loss is replaced by its Moreau envelope, which changes the objective by
+as little as every loss.
 
 **Sensitivity.** Neighbours replace one record. Let a <= l_i <= A over the ball and all rows, and C
 = exp(tilt (A - a)). A replaced record changes the gradient by at most 2 L C/(C + n - 1), and so the
@@ -16,10 +17,10 @@ mean of the other gradients under the others' weights; with the record i the gra
 (grad l_i - g). So an exchange that takes p, h to p', h' changes it by ||p h - p' h' - (p - p') g||
 <= L (p + p' + |p - p'|) = 2 L max(p, p'), and no weight exceeds C/(C + n - 1): `change` = 2 L C/(C
 + n - 1), never more than 2L. The Hessian is the p-mean of the losses' plus tilt times the
-p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, at any w, and the
-sensitivities of descent and acceleration in shared/minimiser.py apply. Rounding: a loss errs by L0 times its
-margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A - a) in the exponents
-and 8u per rescaling; and weights count twice, above and below the fraction.
+p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, at any w,
+and the sensitivities of descent and acceleration in shared/minimiser.py apply. Rounding: a loss
+errs by L0 times its margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A
+- a) in the exponents and 8u per rescaling; and weights count twice, above and below the fraction.
 
 **Errata.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
 a subgradient method accurate in expectation; here it is C/(C + n - 1), and no accuracy enters. They

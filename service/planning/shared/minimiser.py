@@ -83,8 +83,8 @@ def solver_field() -> Any:
 
 
 class Averaging(Part):
-    """Passes over blocks of so many rows, in one drawn order: see averaged.py. The point is the mean of
-    the iterates after the steps of the last `passes`."""
+    """Passes over blocks of so many rows, in one drawn order: see averaged.py. The point is the mean
+    of the iterates after the steps of the last `passes`."""
 
     block: PositiveInt
     passes: PositiveInt
@@ -130,7 +130,7 @@ class Solution:
 
 
 def passes_by_default(rows: int) -> int:
-    """As many as 20 over a million rows cost, where 2,000 or 20 over these do not cost more or less."""
+    """As many as 20 over a million rows cost, but at most 2,000 and at least 20."""
     return min(STEPS_BY_DEFAULT, max(PASSES_BY_DEFAULT, PASSES_BY_DEFAULT * 10**6 // rows))
 
 
