@@ -95,9 +95,7 @@ class Parameters(minimiser.Passes):
         le=1e30,
         description="Penalised: a move v costs (penalty/2)||v||^2. Defaults to the least allowed.",
     )
-    solver: Literal["gradient-descent", "averaged-sgd", "accelerated"] | None = (
-        minimiser.solver_field()
-    )
+    solver: minimiser.AskedOfMeans | None = minimiser.solver_field()
 
 
 @dataclass(frozen=True)

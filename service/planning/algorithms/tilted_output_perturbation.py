@@ -29,7 +29,6 @@ here it stands outside the logarithm."""
 
 from dataclasses import dataclass
 from math import exp, log
-from typing import Literal
 
 from pydantic import Field
 
@@ -59,7 +58,7 @@ class Parameters(minimiser.Passes):
     tilt: float = Field(
         default=1.0, ge=1e-6, le=1e6, description="tau: how much more a larger loss counts."
     )
-    solver: Literal["gradient-descent", "accelerated"] | None = minimiser.solver_field()
+    solver: minimiser.AskedOfAny | None = minimiser.solver_field()
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:

@@ -38,7 +38,9 @@ Solver = Literal[
     "sgd",
     "subgradient",
 ]
-Asked = Literal["gradient-descent", "averaged-sgd", "accelerated", "sgd", "subgradient"]
+AskedOfAny = Literal["gradient-descent", "accelerated"]
+AskedOfMeans = Literal[AskedOfAny, "averaged-sgd"]
+Asked = Literal[AskedOfMeans, "sgd", "subgradient"]
 DESCENT: Final = "gradient-descent"
 GROUP = 256  # rows whose slopes times rows are summed by themselves
 _BLOCK_ENTRIES = 2**20
