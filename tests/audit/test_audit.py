@@ -67,13 +67,13 @@ GAUSSIAN = [
     ("localized-accelerated-sgd", "fixed", 0, clipped(3)),
     ("output-perturbation", "fixed", 3, solved(solver="gradient-descent", steps=3)),
     ("output-perturbation", "fixed", 11, solved("absolute", solver="sgd", steps=2)),
-    ("output-perturbation", "fixed", 4, solved(solver="averaged-sgd", steps=8)),
+    ("output-perturbation", "fixed", 4, solved(solver="averaged-passes", steps=8)),
     ("output-perturbation", "fixed", 2, solved(solver="accelerated", steps=8)),
     (
         "adversarial-output-perturbation",
         "fixed",
         1,
-        solved(perturbation=0.002, solver="averaged-sgd", steps=8),
+        solved(perturbation=0.002, solver="averaged-passes", steps=8),
     ),
     ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
     (
@@ -111,7 +111,7 @@ LAPLACE = [
     ("accelerated-sgd", "fixed", 5, clipped(1, "hinge")),
     ("localized-accelerated-sgd", "fixed", 9, clipped(1)),
     ("output-perturbation", "fixed", 0, solved(solver="gradient-descent", steps=3)),
-    ("output-perturbation", "fixed", 5, solved(solver="averaged-sgd", steps=8)),
+    ("output-perturbation", "fixed", 5, solved(solver="averaged-passes", steps=8)),
     ("tilted-output-perturbation", "fixed", 1, solved(tilt=0.05, steps=3)),
     (
         "adversarial-output-perturbation",

@@ -96,8 +96,8 @@ REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job t
     "acceleration under a penalised adversary": (
         facts(),
         spec(ADV, parameters={"adversary": "penalised", "solver": "accelerated"}),
-        "use the solver averaged-sgd",
-        spec(ADV, parameters={"adversary": "penalised", "solver": "averaged-sgd"}),
+        "use the solver averaged-passes",
+        spec(ADV, parameters={"adversary": "penalised", "solver": "averaged-passes"}),
     ),
     "subgradients of many rows": (
         facts(),

@@ -41,7 +41,7 @@ def made_at(passes, averaged, block, share):
     solution = averaged_sgd(o, pace)
     schedule = made.schedule.model_copy(
         update={
-            "solver": "averaged-sgd",
+            "solver": "averaged-passes",
             "steps": passes,
             "step_size": solution.step_size,
             "averaging": solution.averaging,
@@ -107,7 +107,7 @@ def test_a_computed_step_never_errs_more_than_its_bound(loss, block):
     rng = np.random.default_rng(4)
     with localcontext(prec=60):
         for d, radius in ((1, 3.0), (9, 40.0), (20, 0.3)):
-            parameters = {"solver": "averaged-sgd", "steps": 2}
+            parameters = {"solver": "averaged-passes", "steps": 2}
             job = spec(OP, loss=loss, ridge=0.2, set={"radius": radius}, parameters=parameters)
             made = plan(job, facts(rows=block, columns=d))
             schedule, shape = made.schedule, made.spec.loss.scalar()
@@ -132,7 +132,7 @@ def test_a_computed_step_never_errs_more_than_its_bound(loss, block):
 def test_a_step_under_an_adversary_is_that_of_its_gradient(more, block):
     rng = np.random.default_rng(5)
     for loss in ("logistic", "huber"):
-        made = made_by(ADV, block, 5, loss, set={"radius": 1.0}, solver="averaged-sgd", **more)
+        made = made_by(ADV, block, 5, loss, set={"radius": 1.0}, solver="averaged-passes", **more)
         schedule = made.schedule
         steps = Steps(block, schedule.step_size, schedule.strong_convexity, schedule.radius)
         x, y = random_rows(block, 5, rng)
@@ -166,10 +166,10 @@ def test_rows_in_the_order_of_their_labels_do_no_harm():
     y = np.sort(rng.uniform(-1, 1, n))
     loss = {"kind": "pinball", "quantile": 0.9}
     off = {}
-    for solver in ("averaged-sgd", "sgd"):
+    for solver in ("averaged-passes", "sgd"):
         job = spec(
             OP, 8.0, loss=loss, ridge=0.0, set={"radius": 2.0}, parameters={"solver": solver}
         )
         made = plan(job, facts(rows=n, columns=3, epsilon=8.0, label="numeric"))
         off[solver] = abs(np.mean(y < x @ point_of(made, x, y) / UNITS) - 0.9)
-    assert off["averaged-sgd"] < 0.05 < off["sgd"]
+    assert off["averaged-passes"] < 0.05 < off["sgd"]

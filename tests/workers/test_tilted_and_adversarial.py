@@ -36,7 +36,7 @@ from tests.workers.tilted_and_adversarial import (
 
 
 DESCENT = {"solver": "gradient-descent", "steps": 300}
-SOLVERS = ("gradient-descent", "averaged-sgd", "accelerated")
+SOLVERS = ("gradient-descent", "averaged-passes", "accelerated")
 ATTACKS = [
     (TERM, "logistic", {"tilt": 0.5, "set": {"radius": 2.0}}),
     (TERM, "logistic", {"tilt": 5.0, "set": {"radius": 2.0}}),
@@ -57,7 +57,7 @@ ATTACKS = [
 def attacks():
     for algorithm, loss, more in ATTACKS:
         for solver in SOLVERS:
-            if solver == "averaged-sgd" and algorithm == TERM:
+            if solver == "averaged-passes" and algorithm == TERM:
                 continue
             if solver == "accelerated" and more.get("adversary") == "penalised":
                 continue

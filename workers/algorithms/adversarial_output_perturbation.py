@@ -21,7 +21,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, MinimiserSchedule)
 
     def make(blocks: Blocks) -> Floats:
-        if schedule.solver == "averaged-sgd":
+        if schedule.solver == "averaged-passes":
             n, one_pass = plan.facts.rows, averaged(plan, schedule)
             return average(schedule, n, plan.dimension, one_pass, blocks, data, progress)
         return solve(robust_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)

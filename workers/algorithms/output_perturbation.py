@@ -22,7 +22,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     def make(blocks: Blocks) -> Floats:
         gradient = mean_gradient(plan, schedule, blocks)
         match schedule.solver:
-            case "averaged-sgd":
+            case "averaged-passes":
                 n, one_pass = plan.facts.rows, averaged(plan, schedule)
                 return average(schedule, n, plan.dimension, one_pass, blocks, data, progress)
             case "subgradient":

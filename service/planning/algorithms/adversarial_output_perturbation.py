@@ -146,13 +146,13 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     noise = k * robust.change / (robust.strong * p.n)
     solvers = Solvers(goal, p, pose, noise, k, robust.price, parameters.steps)
     if bounded:
-        return solvers.draft(parameters.solver, minimiser.DESCENT, "averaged-sgd", "accelerated")
+        return solvers.draft(parameters.solver, minimiser.DESCENT, "averaged-passes", "accelerated")
     if parameters.solver == "accelerated":
         raise PlanRefused(
             "the solver accelerated looks beyond the set, where a penalised adversary's problem need "
-            "not be concave; use the solver averaged-sgd."
+            "not be concave; use the solver averaged-passes."
         )
-    return solvers.draft(parameters.solver, minimiser.DESCENT, "averaged-sgd")
+    return solvers.draft(parameters.solver, minimiser.DESCENT, "averaged-passes")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ the ball of the minimisers. By default one of the first three, as shared/solvers
 
 - projected descent (`DESCENT`): full gradients, eta = 2/(beta + 2 lambda), until the start is
   forgotten to a tenth of the noise;
-- averaged-sgd: passes over rows in one drawn order, the mean of the last ones (shared/averaged.py);
+- averaged-passes: passes over rows in one drawn order, the mean of the last ones (shared/averaged.py);
 - accelerated: Nesterov's, projected; until its error adds at most a hundredth to the sensitivity;
 - sgd: passes in the order of the rows, eta = min(2/(beta + 2 lambda), 1/(lambda n));
 - subgradient: full subgradients, steps 2/(lambda (t+1)), weighted mean; for a few rows only.
@@ -83,7 +83,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             off = p.lipschitz * minimiser.margin_error(p.d, posed.objective.radius, p.X2)
             solution = minimiser.subgradient(posed.objective, steps, off)
         case _:
-            return solvers.draft(solver, minimiser.DESCENT, "averaged-sgd", "accelerated")
+            return solvers.draft(solver, minimiser.DESCENT, "averaged-passes", "accelerated")
     return release_point(goal, p, posed, solver, solution)
 
 

@@ -8,7 +8,7 @@ L-Lipschitz losses). R, the ball's radius, is at most L/lambda.
 data, each with an l2 error of at most e; q = 1 - eta lambda.
 
     descent, any T      (change/lambda + 2e/(eta lambda)) (1 - q^T), for eta <= 2/(beta + 2 lambda)
-    averaged-sgd        change/lambda + 2e/(eta lambda): shared/averaged.py
+    averaged-passes        change/lambda + 2e/(eta lambda): shared/averaged.py
     sgd, K passes       2 eta L (sum over j < K of q^(j n)) + 2e/(eta lambda), beta of one record
     accelerated         change/lambda + 2a, a = sqrt(2 L R/lambda) (1 - theta)^(T/2) + 4e/lambda,
                         theta = sqrt(lambda/B), B >= beta + lambda
@@ -32,14 +32,14 @@ from service.planning.draft import Part, rounded
 # acceleration without projection, for balls that are large enough, under the name that jobs ask for
 Solver = Literal[
     "gradient-descent",
-    "averaged-sgd",
+    "averaged-passes",
     "projected-accelerated",
     "accelerated",
     "sgd",
     "subgradient",
 ]
 AskedOfAny = Literal["gradient-descent", "accelerated"]
-AskedOfMeans = Literal[AskedOfAny, "averaged-sgd"]
+AskedOfMeans = Literal[AskedOfAny, "averaged-passes"]
 Asked = Literal[AskedOfMeans, "sgd", "subgradient"]
 DESCENT: Final = "gradient-descent"
 GROUP = 256  # rows whose slopes times rows are summed by themselves

@@ -45,7 +45,7 @@ class Solvers:
         made: list[Draft] = []
         refused: list[PlanRefused] = []
         few = self
-        if "averaged-sgd" in solvers:
+        if "averaged-passes" in solvers:
             few = replace(self, most=minimiser.passes_by_default(self.p.n))
         for solver in solvers:
             try:
@@ -61,7 +61,7 @@ class Solvers:
 
     def _by(self, solver: Asked) -> Draft:
         match solver:
-            case "averaged-sgd":
+            case "averaged-passes":
                 return self._average()
             case "accelerated":
                 return self._accelerate()
@@ -79,7 +79,7 @@ class Solvers:
         pace = averaged.pace(self.pose(0.0).objective, self.steps, self.k, self.price)
         posed = self.pose(pace.smoothness, block=pace.block)
         solution = averaged.averaged_sgd(posed.objective, pace)
-        return release_point(self.goal, self.p, posed, "averaged-sgd", solution)
+        return release_point(self.goal, self.p, posed, "averaged-passes", solution)
 
     def _accelerate(self) -> Draft:
         o = self.pose(0.0).objective
