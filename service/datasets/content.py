@@ -65,7 +65,7 @@ class ContentMac:
         for j, column in enumerate(columns):
             words[:, j] = column
         words.sort(axis=1)
-        rows, width = memoryview(words.view(np.uint8).reshape(-1)), 8 * len(columns)
+        rows, width = words.view(np.uint8).reshape(-1).data, 8 * len(columns)
         keyed = hashlib.blake2b(digest_size=32, key=self._key, person=b"row")
         digests = bytearray()
         for start in range(0, len(rows), width):

@@ -327,7 +327,7 @@ def quantise(schema: Schema, X: Floats) -> NDArray[np.int16]:
 def _sums_of_squares(Z: NDArray[np.int16]) -> NDArray[np.int64]:
     # float64 adds integers below 2^53 exactly, in any order, and several times as fast as int64
     wide = Z.astype(np.float64)
-    return np.einsum("ij,ij->i", wide, wide).astype(np.int64)
+    return np.asarray(np.einsum("ij,ij->i", wide, wide), dtype=np.int64)
 
 
 # --- rows as mappings ----------------------------------------------------------------------------
