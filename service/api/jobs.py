@@ -298,7 +298,7 @@ def get_evaluation(ctx: Ctx, me: Me, job_id: str) -> Any:
     card = get_model(ctx, me, job_id)
     if "evaluation" not in card:
         raise NotFound(
-            "this job evaluates no model; submit one that names it in 'of', by an algorithm that evaluates."
+            "this job evaluates no model; submit one that names it in 'of', by an algorithm for that."
         )
     with ctx.db.read() as connection:
         plan = json.loads(visible_job(connection, me, job_id).plan)
