@@ -59,7 +59,8 @@ class Data:
         self._running: Exact = nothing(plan.dimension)
         self._series, self._number, self._hull = 0, 0, range(0)  # of the sums that are carried on
         self._points = list(plan.schedule.released_points(plan.facts.rows))
-        stored = plan.schedule.derived_constant() is None
+        of_moments = isinstance(plan.lattice, MomentLattice)
+        stored = plan.schedule.derived_constant() is None and not of_moments
         self._of_sums = (plan, self._rows) if stored else None
         if stored and isinstance(plan.lattice, SumLattice | ScoreLattice):
             self._sums = self._on(plan.lattice)
@@ -189,6 +190,12 @@ class Data:
         middle, half = interval(chosen)
         self._rows = self._rows.relabelled(middle, half)
         return np.array([middle, half])
+
+    @guarded
+    def noisy_label_sum(self) -> Floats:
+        """The sum over all rows of y, plus noise."""
+        lattice = self._moment_lattice(0)
+        return self._moments(moments.label_sum(lattice), lattice) / lattice.label_units
 
     @guarded
     def noisy_means(self) -> Floats:

@@ -91,6 +91,7 @@ def _least_squares(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def write(runs: Iterable[Seen], path: Path = PATH) -> None:
+    """Lines of what was run; those of other algorithms and losses stay as they are."""
     lines: dict[str, dict[str, list[Seen]]] = {}
     for run in runs:
         if run.part == "fit":
@@ -103,8 +104,11 @@ def write(runs: Iterable[Seen], path: Path = PATH) -> None:
         }
         for algorithm, losses in sorted(lines.items())
     }
-    curves = {algorithm: those for algorithm, those in curves.items() if those}
-    stored = {"made_by": "make lab ARGS=--calibrate", "curves": curves}
+    known = json.loads(path.read_text())["curves"] if path.exists() else {}
+    for algorithm, those in curves.items():
+        known[algorithm] = dict(sorted({**known.get(algorithm, {}), **those}.items()))
+    known = {algorithm: those for algorithm, those in sorted(known.items()) if those}
+    stored = {"made_by": "make lab ARGS=--calibrate", "curves": known}
     path.write_text(json.dumps(stored, indent=1) + "\n")
     expected.curves.cache_clear()
 

@@ -236,6 +236,10 @@ class Shadowed(Spy):
         self.ratio += self._sign * float(told)
         return released
 
+    def noisy_label_sum(self) -> NDArray[np.float64]:
+        self._other.noisy_label_sum()
+        return super().noisy_label_sum()
+
     def noisy_means(self) -> NDArray[np.float64]:
         self._other.noisy_means()
         return super().noisy_means()

@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 _CURVATURE_MIN = 0.03
 _START = 3.0  # of the first point: its margins' standard deviation, at most
 _PROBIT = pi / 8  # E logistic(m) for m ~ N(a, s^2) is about logistic(a/sqrt(1 + pi s^2/8))
+_OFF_NORMAL = 0.1
 _SAFE = 1.2  # a step is shorter by this, where curvature follows from how margins are spread
 
 
@@ -35,7 +36,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, PreconditionedDescentSchedule) and isinstance(lattice, SumLattice)
     rules, ridge = schedule.coordinates, plan.spec.ridge
     middle, half = (0.0, 1.0) if schedule.labels is None else data.choose_label_range()
-    located = locate(plan, data, schedule.means, rules)
+    located = locate(plan, data, schedule.means, rules, schedule.label_sum)
     of_ridge = ridge / (1.0 if schedule.residual else 0.25)
     white = whiten(plan, data, schedule.moments, rules, located, of_ridge)
     radius = _radius(rules, white)
@@ -59,7 +60,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         variance = squares / weight**2
         w, kept = _shrunk(schedule, white, total / weight, variance)
         progress.step()
-    w[0] = _intercept(schedule, located, w[0], variance * (units[0] / radius) ** 2, kept)
+    w[0] = _intercept(schedule, located, w[0], variance * (units[0] / radius) ** 2, kept, white.spread(w[1:]))
     weights = half * stored_weights(plan, located, white, w)
     weights[0] += middle / (plan.facts.linf or 1.0)
     return plan.spec.set.project(weights)
@@ -152,10 +153,18 @@ def _intercept(
     w: float,
     variance: float,
     kept: float,
+    spread: float,
 ) -> float:
     """The intercept, weighed against what the mean of y says of it: all that there is to say of a
     parabola's, or of a constant model's likelihood."""
     y, noise = located.frame.label_centre, located.label_noise
+    if schedule.label_sum is not None and not schedule.residual and schedule.window is None:
+        p = (1 + y) / 2
+        p = min(max(p, 1e-4), 1 - 1e-4)
+        wider = sqrt(1 + _PROBIT * spread)
+        y, noise = wider * log(p / (1 - p)), wider * noise / (2 * p * (1 - p))
+        noise = sqrt(noise**2 + (_OFF_NORMAL * spread) ** 2)
+        return (w / variance + y / noise**2) / (1 / variance + 1 / noise**2)
     if schedule.window is not None or (kept > 0 and not schedule.residual):
         return w
     if not schedule.residual:
