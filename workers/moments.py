@@ -77,7 +77,8 @@ def label_sum(lattice: MomentLattice) -> Add:
     units = lattice.label_units
 
     def add(_: Array, y: Array) -> Sum:
-        return label_integers(y, 0.0, 1.0, units).sum(keepdims=True) * lattice.diagonal
+        total = label_integers(y, 0.0, 1.0, units).sum(keepdims=True)
+        return np.asarray(total * lattice.diagonal)
 
     return add
 

@@ -30,7 +30,9 @@ def options(arguments=None):
     parser.add_argument("--part", choices=("fit", "held"))
     parser.add_argument("--problems", default="", help="names, with commas; otherwise all")
     parser.add_argument("--epsilons", default="", help="with commas")
-    parser.add_argument("--losses", default="", help="names, with commas, on every problem they fit")
+    parser.add_argument(
+        "--losses", default="", help="names, with commas, on every problem they fit"
+    )
     parser.add_argument("--delta", type=float, default=fits.DELTA)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="", help="beginnings of algorithms' names, with commas")

@@ -116,9 +116,9 @@ def coverage(runs: Iterable[Seen]) -> Iterator[str]:
         excess = floored(run)
         inside = run.predicted.low <= excess <= run.predicted.high
         verdict = inside, excess <= run.predicted.median
+        delta = ", delta 0" if run.pure else ""
         for name in ("all", run.algorithm, *(["auto"] if run.auto else [])):
-            name += ", delta 0" if run.pure else ""
-            told.setdefault((run.part, name, run.loss), []).append(verdict)
+            told.setdefault((run.part, name + delta, run.loss), []).append(verdict)
     for (part, name, loss), verdicts in sorted(told.items()):
         inside, below = np.mean(verdicts, axis=0)
         yield (

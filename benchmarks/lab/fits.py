@@ -32,7 +32,11 @@ from workers.randomness import Randomness
 DELTA = 1e-6
 EPSILONS = (0.05, 0.1, 0.5, 1.0, 2.0, 8.0)
 FIRST = {"binary": "logistic", "numeric": "squared", "categorical": "softmax"}
-OTHERS = {"binary": ["hinge", "smoothed_hinge"], "numeric": ["absolute", "huber", "pinball"], "categorical": []}
+OTHERS = {
+    "binary": ["hinge", "smoothed_hinge"],
+    "numeric": ["absolute", "huber", "pinball"],
+    "categorical": [],
+}
 QUICK = ("mortgage", "credit", "churn", "wages", "linear-off-centre", "storms", "few", "plain")
 # of each part and kind of label a few, with the other losses too
 OTHERS_OF = ("credit", "union", "votes", "loans", "wages", "diamonds", "hotels", "linear-skew")

@@ -205,9 +205,7 @@ class Needs:
         return slope.straight and slope.argument == "residual" and slope.jump == inf
 
     def _takes_mean(self, loss: BaseLoss) -> bool:
-        return loss.margin and (
-            loss.scalar().argument == "margin" or self._takes_parabola(loss)
-        )
+        return loss.margin and (loss.scalar().argument == "margin" or self._takes_parabola(loss))
 
     def _takes_margins(self, loss: BaseLoss) -> bool:
         if self.margins == "one":

@@ -119,7 +119,9 @@ def test_advice_is_given_where_noise_leaves_nothing_and_following_it_ends_it(
     told, taken = said(rows, epsilon)
     assert "no better than a constant" in told and "fewer columns" in told
     assert ("declared range" in told) == (label == "numeric")
-    assert advice_ends(said(int(told.split("about ")[-1].split(" rows")[0].replace(",", "")), epsilon))
+    assert advice_ends(
+        said(int(told.split("about ")[-1].split(" rows")[0].replace(",", "")), epsilon)
+    )
     if ", or epsilon " in told:
         more = float(told.split(", or epsilon ")[1].split(",")[0])
         assert advice_ends(said(rows, more))

@@ -22,9 +22,9 @@ In these coordinates the Hessian is about k, the mean curvature of l, times the 
 is by itself the minimiser plus noise. The mean of such proposals, weighted by their variances, gets
 back what T steps divided. It is shrunk towards the constant model by a factor of James and Stein's
 kind, or to it where the variance of its margins is no more than noise makes of nothing; the next
-gradient is taken there. The intercept is weighed against what the mean of labels says of it, for a loss
-of y m if margins are about normal. So no radius and no step size is needed, and where data cannot carry a
-model the constant comes out.
+gradient is taken there. The intercept is weighed against what the mean of labels says of it, for a
+loss of y m as if margins were about normal. So no radius and no step size is needed, and where data
+cannot carry a model the constant comes out.
 
 For a loss of the residual k is the share of residuals on its slope, if these are normal, and slopes
 are clipped at about 2 standard deviations of the residual, as S, b and v tell it (unless a clip is
@@ -35,9 +35,9 @@ by simulation.
 
 A set is kept to by projecting the result; ridge is part of every step.
 
-(Plans of before version 8 have no sum of labels.) Before all of this, for a loss that only scales with labels and margins (squared, absolute, pinball),
+Before all of this, for a loss that only scales with labels and margins (squared, absolute, pinball),
 an interval that most labels lie in is chosen where that is cheap, and labels are clipped to it and
-stretched: shared/label_range.py.
+stretched: shared/label_range.py. Plans of before version 8 have no sum of labels.
 
 **Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums
 over derived rows have one that rests on `derived` facts alone. Such a sum has integer
@@ -200,7 +200,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
-        release=Sequence(parts=(*chosen, label_sum.release(), means.release(), moments.release(), sums)),
+        release=Sequence(
+            parts=(*chosen, label_sum.release(), means.release(), moments.release(), sums)
+        ),
         prediction=_prediction(p, schedule, lattice),
         gradients=(steps + 2) * p.n,
     )
@@ -212,9 +214,7 @@ def _share_of_labels(t: float) -> float:
     return float(min(factor * t**power, most))
 
 
-def _labels(
-    spec: JobSpec, facts: Facts, parameters: Parameters, goal: Target
-) -> LabelRange | None:
+def _labels(spec: JobSpec, facts: Facts, parameters: Parameters, goal: Target) -> LabelRange | None:
     """How a range of labels is chosen, for a loss that only scales with them and the margin."""
     scalar = spec.loss.scalar()
     scales = scalar.argument == "residual" and scalar.straight
