@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from service.planning.lattice import (
     POINT_UNITS_MAX,
+    CountLattice,
     MomentLattice,
     PointLattice,
     ScoreLattice,
@@ -24,6 +25,7 @@ from service.planning.releases.metering import Prefix, Running
 from service.planning.shared.dual import PerturbedMinimumSchedule
 from service.planning.shared.moments import derived
 from service.planning.shared.prefixes import Mechanism
+from service.planning.tables import Counts
 from service.planning.vertices import Corners
 from workers import moments
 from workers.arrays import Add, Floats, Sum
@@ -36,6 +38,7 @@ from workers.randomness import Randomness, Stream, Use
 from workers.rows import Blocks, Rows, WrongDataError
 from workers.running import Exact, carry, nothing
 from workers.sums import Estimate, Sums, lattices_of
+from workers.tables import add_tables
 from workers.vertices import VertexScores
 
 __all__ = ["Blocks", "Data", "Estimate", "Frame"]
@@ -59,8 +62,7 @@ class Data:
         self._running: Exact = nothing(plan.dimension)
         self._series, self._number, self._hull = 0, 0, range(0)  # of the sums that are carried on
         self._points = list(plan.schedule.released_points(plan.facts.rows))
-        of_moments = isinstance(plan.lattice, MomentLattice)
-        stored = plan.schedule.derived_constant() is None and not of_moments
+        stored = plan.schedule.derived_constant() is None
         self._of_sums = (plan, self._rows) if stored else None
         if stored and isinstance(plan.lattice, SumLattice | ScoreLattice):
             self._sums = self._on(plan.lattice)
@@ -105,9 +107,8 @@ class Data:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
         if lattice not in self._lattices:
             raise WrongDataError("sums are made on the lattices of the Plan, and this is another")
-        lattice = self._lattices[
-            self._lattices.index(lattice)
-        ]  # what is equal may still be another
+        # what is equal may still be another
+        lattice = self._lattices[self._lattices.index(lattice)]
         worth = {"clip": lattice.clip * self._clip, "step": lattice.step * self._clip}
         self._sums = self._on(lattice.model_copy(update=worth))
 
@@ -152,7 +153,7 @@ class Data:
         rows = range(self._rows.count)
         self.use(lattice)
         step = self._sum_lattice.step / len(rows)
-        return self._vector(self._estimated(estimate, rows), step, rows)
+        return self._vector(self._sums.estimated(estimate, rows), step, rows)
 
     def begin_prefixes(self, mechanism: Mechanism, length: int) -> None:
         self._prefixes = prefixes(mechanism, length, self._plan.dimension)
@@ -168,7 +169,7 @@ class Data:
             raise WrongDataError("prefix sums were not begun")
         fresh = self._carried_on(start, stop)
         self.use(lattice)
-        due = self._prefixes.due(self._estimated(estimate, fresh))
+        due = self._prefixes.due(self._sums.estimated(estimate, fresh))
         step = self._sum_lattice.step / len(fresh)
         noisy = [
             self._vector(row, step, self._hull, prefix=Prefix(self._series, self._number, fresh, w))
@@ -183,7 +184,7 @@ class Data:
         """Middle and half length of the interval that labels are clipped to from here on, and which is
         [-1, 1] to all that follows: chosen from the data."""
         asked = self._plan.schedule.label_range()
-        if asked is None or self._plan.facts.label_bound != 1 or self._of_sums is not None:
+        if asked is None or self._plan.facts.label_bound != 1 or hasattr(self, "_sums"):
             raise WrongDataError("the Plan has no range of labels to choose, or sums came first")
         ballot = range_ballot(counted(self._rows), asked)
         chosen = self._choice(ballot, asked.scale, range(self._rows.count))
@@ -194,13 +195,13 @@ class Data:
     @guarded
     def noisy_label_sum(self) -> Floats:
         """The sum over all rows of y, plus noise."""
-        lattice = self._moment_lattice(0)
+        lattice = moments.lattice_of(self._plan, 0)
         return self._moments(moments.label_sum(lattice), lattice) / lattice.label_units
 
     @guarded
     def noisy_means(self) -> Floats:
         """The sums over all rows of x without the constant, y, |x|^2 and y^2, plus noise."""
-        lattice = self._moment_lattice(1)
+        lattice = moments.lattice_of(self._plan, 1)
         exact = moments.first_moments(self._plan.facts, lattice)
         return self._moments(exact, lattice) * moments.mean_units(self._plan.facts, lattice)
 
@@ -208,7 +209,7 @@ class Data:
     def noisy_moments(self, frame: Frame) -> Floats:
         """The sum over all rows of z z', plus noise, z the row in this frame and its label as the last
         entry: a symmetric matrix in units of x and y."""
-        lattice = self._moment_lattice(2)
+        lattice = moments.lattice_of(self._plan, 2)
         exact = moments.second_moments(self._plan.facts, lattice, frame)
         return moments.matrix(self._moments(exact, lattice), lattice, frame)
 
@@ -221,10 +222,19 @@ class Data:
             raise WrongDataError("sums of this Plan are over rows as they are stored")
         block, rounded = moments.derivation(plan.facts, constant, centre, a, radius)
         facts = derived(plan.facts, constant)
-        of_sums = plan.model_copy(update={"facts": facts})
-        self._of_sums = of_sums, self._rows.derived(facts, block)
+        self._of_sums = plan.model_copy(update={"facts": facts}), self._rows.derived(facts, block)
         self.use(self._lattices[0])
         return rounded
+
+    @guarded
+    def noisy_counts(self, counts: Counts) -> Floats:
+        """The tables of this release of the Plan, over its rows, one after the other, plus noise."""
+        if counts not in self._plan.counted:
+            raise WrongDataError("tables are those of the Plan, and these are others")
+        rows, lattice = self._rows.within(counts.start, counts.stop), counts.lattice
+        exact = self._rows.sum(add_tables(self._plan.facts, counts), sum(lattice.sizes), rows)
+        units = self._vector(exact, 1.0, rows, lattice=lattice)
+        return np.asarray(units / np.repeat(lattice.weights, lattice.sizes))
 
     # --- Points ---
 
@@ -305,9 +315,8 @@ class Data:
         fresh = self._carried_on(start, stop)
         exact = self._sums.changes(*change, fresh)
         running = carry(self._running, exact, kept, gain)
-        ballot = self._vertices.running_ballot(
-            running, exact, pull, self._gate.number, kept=kept, gain=gain
-        )
+        number = self._gate.number
+        ballot = self._vertices.running_ballot(running, exact, pull, number, kept=kept, gain=gain)
         how = Running(self._series, self._number, fresh, kept, ballot.slack)
         chosen = self._choice(ballot, scale, self._hull, how)
         self._running = running
@@ -344,13 +353,6 @@ class Data:
             raise WrongDataError("sums of this Plan are over derived rows, and there are none yet")
         return Sums(*self._of_sums, lattice)
 
-    def _moment_lattice(self, order: int) -> MomentLattice:
-        for lattice in self._plan.moments:
-            if lattice.order == order:
-                moments.require_consistent(self._plan.facts, lattice)
-                return lattice
-        raise WrongDataError("the Plan has no lattice for these moments")
-
     def _moments(self, add: Add, lattice: MomentLattice) -> Floats:
         rows = range(self._rows.count)
         exact = self._rows.sum(add, lattice.entries(self._plan.facts.columns), rows)
@@ -359,9 +361,7 @@ class Data:
     @property
     def _sums_of_vectors(self) -> Sums:
         if not isinstance(self._plan.lattice, SumLattice) or self._of_sums is None:
-            raise WrongDataError(
-                "the Plan has no lattice for sums, or none of rows as they are now"
-            )
+            raise WrongDataError("there is no lattice for sums, or none of rows as they are now")
         return self._sums
 
     @property
@@ -382,17 +382,15 @@ class Data:
         step: float,
         rows: range,
         *,
-        lattice: MomentLattice | None = None,
+        lattice: MomentLattice | CountLattice | None = None,
         batch: int | None = None,
         prefix: Prefix | None = None,
     ) -> Floats:
         """Every noisy vector goes through here, and each of its units is worth `step`."""
         if self._clip is None:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
-        made_on: SumLattice | PointLattice | MomentLattice | None = lattice
-        if made_on is None:
-            of_plan = self._plan.lattice
-            made_on = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
+        of_plan = self._plan.lattice
+        made_on = lattice or (of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice)
         noisy = self._gate.vector(exact, made_on, rows, batch=batch, prefix=prefix)
         return noisy.astype(np.float64) * step
 
@@ -401,6 +399,3 @@ class Data:
     ) -> int:
         """Every choice goes through here."""
         return self._gate.choice(ballot, scale, rows, running)
-
-    def _estimated(self, estimate: Estimate, rows: range) -> Sum:
-        return self._sums.estimated(estimate, rows)

@@ -17,7 +17,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from service.planning.lattice import MomentLattice, PointLattice, SumLattice
+from service.planning.lattice import CountLattice, MomentLattice, PointLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.releases import Gaussian, PerturbedMinimum
 from service.planning.releases.metering import Ask, LinearTerm, Prefix, Running
@@ -62,7 +62,7 @@ class Gate:
     def vector(
         self,
         exact: Sum,
-        lattice: SumLattice | PointLattice | MomentLattice,
+        lattice: SumLattice | PointLattice | MomentLattice | CountLattice,
         rows: range,
         *,
         batch: int | None = None,
@@ -74,11 +74,11 @@ class Gate:
         scale = release.sigma if isinstance(release, Gaussian) else release.scale
         plain = type(exact) is np.ndarray and exact.dtype == np.int64
         size = self._weights
-        if isinstance(lattice, MomentLattice):
+        if isinstance(lattice, MomentLattice | CountLattice):
             size = lattice.entries(self._columns)
         if not plain or exact.shape != (size,):
             self._refuse(
-                "noise on something else than a vector of integers, one per weight or moment"
+                "noise on something else than a vector of integers, one per weight or moment or cell"
             )
         self._pay(Ask(lattice.noise, release.sensitivity, scale, rows, batch, prefix))
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace

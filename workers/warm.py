@@ -45,7 +45,7 @@ def warming() -> Iterator[None]:
 
 
 def _run(name: str, job: dict[str, Any], storage: str, delta: float) -> None:
-    categorical = job["loss"] == "softmax"
+    categorical = job.get("loss") == "softmax"
     facts = Facts.model_validate(
         {
             "rows": _ROWS,

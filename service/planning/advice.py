@@ -24,7 +24,7 @@ _COARSE, _STEPS = 0.1, 60  # of a search, and of bisections
 def advice(plan: Plan) -> str | None:
     """What would help, if the model will probably be no better than the best constant."""
     spec, facts = plan.spec, plan.facts
-    if spec.of is not None or spec.loss.located:
+    if spec.of is not None or spec.loss.located or spec.summaries:
         return None
     enough = break_even(spec, facts)
     excess = noise_of(spec, facts) - enough

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.errors import PlanRefused
-from service.planning.algorithm import LAST, Algorithm
 from service.planning.advice import CONSTANT, break_even
+from service.planning.algorithm import LAST, Algorithm
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import EPSILON_MAX
 from service.planning.expected import noise_of

@@ -132,6 +132,21 @@ class BaseLoss(Kind):
         raise TypeError(f"{self.kind} is not a loss of one margin")
 
 
+class NoLoss(BaseLoss):
+    """Nothing is fitted."""
+
+    kind: Literal["no_loss"] = "no_loss"
+    labels: ClassVar[frozenset[str]] = ALL_LABELS
+
+    @property
+    def convex(self) -> bool:
+        return True
+
+    @property
+    def smooth(self) -> bool:
+        return True
+
+
 class MarginLoss(BaseLoss):
     """l(<w, x>, y)."""
 

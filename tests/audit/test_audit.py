@@ -19,11 +19,13 @@ from tests.audit.games import (
     rounds,
     shared,
     solved,
+    table_game,
     tilted,
     unbounded,
 )
 from tests.audit.harness import FAMILY, audit, claim
 
+L1 = {"kind": "l1", "strength": 0.1}
 # algorithm, storage, the canary's row, what the job asks: one row per way of being attacked
 BOTH = [  # under noise of either kind
     ("gradient-descent", "fixed", 0, clipped(1)),
@@ -40,7 +42,7 @@ GAUSSIAN = [
     ("accelerated-clipped-sgd", "fixed", 0, clipped(3)),
     ("accelerated-clipped-sgd", "float64", 11, clipped(3, "squared")),
     ("proximal-sgd", "fixed", 4, clipped(3)),
-    ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": {"kind": "l1", "strength": 0.1}}),
+    ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": L1}),
     (
         "proximal-sgd",
         "fixed",
@@ -59,6 +61,9 @@ GAUSSIAN = [
     ("localized-subgradient", "fixed", 0, unbounded(3, 1e30, "absolute")),
     ("accelerated-sgd", "fixed", 2, clipped(4)),
     ("accelerated-sgd", "float64", 7, clipped(2, "hinge")),
+    ("accelerated-sgd", "fixed", 1, clipped(3, "hinge") | {"regulariser": L1}),
+    ("gradient-descent", "fixed", 8, clipped(3, "absolute") | {"regulariser": L1}),
+    ("localized-subgradient", "fixed", 0, clipped(3, "hinge") | {"regulariser": L1}),
     ("localized-accelerated-sgd", "fixed", 0, clipped(3)),
     ("output-perturbation", "fixed", 3, solved(steps=3)),
     ("output-perturbation", "fixed", 11, solved("absolute", solver="sgd", steps=2)),
@@ -133,12 +138,24 @@ MOMENTS = [
     ("best-constant", 17.0, 1e-6, "same", 0.85, {"loss": "logistic", "parameters": {}}),
     ("best-constant", 2.0, 0.0, "same", 0.4, {"loss": "hinge", "parameters": {}}),
 ]
-ALPHA = FAMILY / sum(map(len, (GAUSSIAN, LAPLACE, DRAWN, CHOICES, CLIPS, MOMENTS)))
+HISTOGRAMS = [
+    {"kind": "histogram", "column": "age", "bins": 9},
+    {"kind": "histogram", "column": "pay", "lower": 0.2, "upper": 0.8, "bins": 3},
+]
+# epsilon, delta, storage, how much of what was paid the attack must find, the summaries
+TABLES = [
+    (17.0, 1e-6, "fixed", 0.85, ["counts"]),
+    (17.0, 1e-6, "fixed", 0.85, [*HISTOGRAMS, {"kind": "counts", "column": "city"}]),
+    (17.0, 1e-6, "float64", 0.85, ["counts", *HISTOGRAMS]),
+    (2.0, 0.0, "fixed", 0.4, ["counts"]),
+    (2.0, 0.0, "float64", 0.2, ["counts", *HISTOGRAMS]),
+]
+ALPHA = FAMILY / sum(map(len, (GAUSSIAN, LAPLACE, DRAWN, CHOICES, CLIPS, MOMENTS, TABLES)))
 UNGATED_ROUNDS = 3000  # where nothing but the claim is tested
 
 
 def test_every_algorithm_of_the_catalog_is_attacked():
-    others = {row[0] for row in (*CHOICES, *MOMENTS)}
+    others = {row[0] for row in (*CHOICES, *MOMENTS)} | {"column-summaries"}
     assert {row[0] for row in GAUSSIAN} == {row[0] for row in LAPLACE} == set(CATALOG) - others
 
 
@@ -210,4 +227,13 @@ def test_moments_and_sums_over_derived_rows_hide_the_canary_as_promised(
 ):
     name = f"moments {algorithm} {epsilon} {delta} {pair} {job}"
     target = moment_game(algorithm, pair, epsilon=epsilon, delta=delta, **job)
+    assert hides(target, name, depth, lambda found, paid, _: found.white >= least * paid)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "storage", "least", "summaries"), TABLES)
+def test_tables_of_counts_hide_the_canary_as_promised_and_hardly_better(
+    epsilon, delta, storage, least, summaries, depth
+):
+    name = f"tables {epsilon} {delta} {storage} {summaries}"
+    target = table_game(summaries, storage, epsilon=epsilon, delta=delta)
     assert hides(target, name, depth, lambda found, paid, _: found.white >= least * paid)

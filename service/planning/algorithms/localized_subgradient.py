@@ -1,28 +1,29 @@
 """Localized noisy clipped subgradients: convex losses that need not be smooth, heavy tails.
 
-**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows
-drawn independently from a population; ridge may be zero. Columns and labels may be unbounded. D as
+**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 + h(w), l convex, h a
+regulariser with a proximal operator, if any, for rows drawn independently from a population; ridge may
+be zero. Columns and labels may be unbounded. D as
 in shared/acceleration.py. `moment_bound` is here the bound r on the moment 2k of the gradients'
 length.
 
 **Schedule.** LR-HT algorithm 3 on 2: phases on disjoint ranges of rows, n_i = n/2^i of them. With
-lambda_i = lambda (4 * 2^p)^(i-1), phase i minimises the mean loss of its rows plus
-(lambda_i/2)||w - c||^2, c the last phase's output, by T_i steps of size eta_i = 1/(lambda_i q_i) along
-noisy means of clipped subgradients; pull and ridge are solved exactly in the step. Its output is the
-mean of the last half of its iterates, each of which obeys the bound on the last (Lemma 12) with half
-the steps. epsilon^2 = 2 rho, and
+lambda_i = lambda (4 * 2^p)^(i-1), phase i minimises the mean loss of its rows plus (lambda_i/2)||w -
+c||^2, c the last phase's output, by T_i steps of size eta_i = 1/(lambda_i q_i) along noisy means of
+clipped subgradients; pull, ridge and h are solved exactly in the step. Its output is the mean of the
+last half of its iterates, each of which obeys the bound on the last (Lemma 12) with half the steps.
+epsilon^2 = 2 rho, and
 
     lambda = max(r/sqrt(n), L/n^(p/2), r/z^((k-1)/k))/D,    z = sqrt(2 rho) n/sqrt(d log n),
     C_i = r z_i^(1/k) with z_i the same for n_i rows,    q_i = n_i^p,
     T_i = 2 q_i log(D^2 lambda_i/(d sigma_i^2 eta_i)),    sigma_i^2 = 2 C_i^2 T_i/(rho n_i^2),
 
-where L is the loss's Lipschitz constant if it has one; then the phase also stays within 2 L/lambda_i
-of c. The last two lines define each other and are iterated until they settle. p is `power`. T_i grows
-like n_i^p log n, out of reach soon, so that it is at most `steps` (1000 by default: a pass over the
-phase's rows each), and eta_i is at least what is needed to come from c to the minimiser in T_i steps;
-at most 1/(beta + lambda_i) where l is beta-smooth, and D_i/(C_i sqrt(T_i)) where it has a corner, D_i
-= min(D, 2 C_i/lambda_i) being how far the minimiser may be. A step may read a batch drawn from the
-phase's rows (Remark 17): 1/2^halvings of them.
+where L is the loss's Lipschitz constant if it has one; then, without an h, the phase also stays within
+2 L/lambda_i of c. The last two lines define each other and are iterated until they settle. p is
+`power`. T_i grows like n_i^p log n, out of reach soon, so that it is at most `steps` (1000 by default:
+a pass over the phase's rows each), and eta_i is at least what is needed to come from c to the
+minimiser in T_i steps; at most 1/(beta + lambda_i) where l is beta-smooth, and D_i/(C_i sqrt(T_i))
+where it has a corner, D_i = min(D, 2 C_i/lambda_i) being how far the minimiser may be. A step may read
+a batch drawn from the phase's rows (Remark 17): 1/2^halvings of them.
 
 With ridge = mu > 0 all this is done in M = log2 log2 n rounds on disjoint rows, each twice as many as
 the last (Theorem 18), from where the last round ended; round j + 1 starts within
@@ -54,7 +55,7 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, calibrate, target
-from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
 from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.acceleration import start_distance
@@ -113,7 +114,7 @@ class Parameters(HeavyTails):
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    n, d, halvings = p.n, p.d, parameters.halvings
+    n, d, halvings, h = p.n, p.d, parameters.halvings, spec.regulariser
     if n >> halvings == 0:
         raise PlanRefused(
             f"{halvings} halvings leave no row of {n}; "
@@ -163,18 +164,19 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
                     steps=steps,
                     step_size=rounded(eta),
                     pull=rounded(pull),
-                    reach=None if L is None else rounded(2 * L / pull),
+                    reach=None if L is None or h.kind != "none" else rounded(2 * L / pull),
                     lattice=lattice_of(steps, clip.bound),
                 )
             )
             start += rows
         if spec.ridge > 0:
             distance = min(distance, sqrt(2 * rate(total) * distance / spec.ridge))
+    curved = (p.beta if p.is_smooth else 0.0) + h.square
     head, risk = phases[0], rate(n) * typical_length(whole, facts) / whole.C
     return Draft(
         dimension=p.d,
         schedule=LocalizedSubgradientSchedule(
-            phases=tuple(phases), step_max=1 / p.beta if p.is_smooth else None
+            phases=tuple(phases), step_max=1 / curved if curved > 0 else None
         ),
         lattice=head.lattice,
         private_clip=whole.choice,
@@ -228,7 +230,7 @@ ALGORITHM = Algorithm(
     theorem="10, and 18 for ridge > 0",
     problem="population risk of convex losses, smooth or not; rows may be unbounded",
     cost="one phase of noisy sums: phases read disjoint rows",
-    needs=Needs(sets=WITH_A_PROJECTION),
+    needs=Needs(sets=WITH_A_PROJECTION, regularisers=WITH_THEIR_SETS),
     parameters=Parameters,
     schedule=LocalizedSubgradientSchedule,
     plan=plan,
