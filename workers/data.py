@@ -187,8 +187,7 @@ class Data:
         if asked is None or self._plan.facts.label_bound != 1 or hasattr(self, "_sums"):
             raise WrongDataError("the Plan has no range of labels to choose, or sums came first")
         ballot = range_ballot(counted(self._rows), asked)
-        chosen = self._choice(ballot, asked.scale, range(self._rows.count))
-        middle, half = interval(chosen)
+        middle, half = interval(self._choice(ballot, asked.scale, range(self._rows.count)))
         self._rows = self._rows.relabelled(middle, half)
         return np.array([middle, half])
 

@@ -90,9 +90,9 @@ def compare(spec: JobSpec, facts: Facts, gradients_max: int) -> list[Candidate]:
 
 
 def choose(candidates: list[Candidate]) -> tuple[Plan, Choice]:
-    """The smallest expected error, where one is known, and no model where noise is too loud; else by the algorithms' places, then the
-    smallest bound on it; of equals, the fewest gradients. The Plan names what was taken, so it says
-    all by itself what will run."""
+    """The smallest expected error, where one is known, and no model where noise is too loud; else by
+    the algorithms' places, then the smallest bound on it; of equals, the fewest gradients. The Plan
+    names what was taken, so it says all by itself what will run."""
     best, others = candidates[0], candidates[1:]
     if best.plan is None:
         raise PlanRefused(

@@ -4,8 +4,8 @@
 defaults lab and fits, for each of them and each loss, the logarithm of the excess population risk by
 a line with two bends in the logarithm of one number that is public: how loud noise is for so many
 weights, rows and so much privacy. What labels depend on is not public, and most of the width of the
-band, which holds nine in ten runs, is that. Lines of their own are for delta = 0. The lines are in expected.json; with new ones the same
-facts may plan differently, so they are a new planner version.
+band, which holds nine in ten runs, is that. For delta = 0 there are lines of their own. The lines are
+in expected.json; with new ones the same facts may plan differently, so they are a new planner version.
 
 A job that chooses its own steps, set or ridge is another one than was run: of it nothing is expected,
 and the theorem's bound is all there is.
