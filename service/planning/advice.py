@@ -10,13 +10,13 @@ from functools import cache
 from math import ceil, exp, log, log10
 
 from service.planning import expected
+from service.planning.catalog import CATALOG
 from service.planning.conversion import EPSILON_MAX
 from service.planning.expected import Curve, is_pure, noise_of, pieces
 from service.planning.plan import Plan
 from service.planning.spec import Facts, JobSpec
 
 NOISY = log(0.2)  # of d/(n sqrt(2 rho)), or with delta = 0 of d^1.5/(n epsilon)
-CONSTANT = "best-constant"
 QUIET, LOUD = log(1e-6), log(1e6)
 _COARSE, _STEPS = 0.1, 60  # of a search, and of bisections
 
@@ -43,9 +43,10 @@ def advice(plan: Plan) -> str | None:
 def lines(spec: JobSpec, facts: Facts) -> tuple[Curve | None, tuple[Curve, ...]]:
     """That of the best constant, if there is one, and those of models."""
     known = expected.curves(is_pure(spec, facts)).items()
-    kind = spec.loss.kind
-    models = tuple(line for (name, loss), line in known if loss == kind and name != CONSTANT)
-    return dict(known).get((CONSTANT, kind)), models
+    own = {name: line for (name, loss), line in known if loss == spec.loss.kind}
+    constant = [line for name, line in own.items() if CATALOG[name].constant]
+    models = tuple(line for name, line in own.items() if not CATALOG[name].constant)
+    return next(iter(constant), None), models
 
 
 def break_even(spec: JobSpec, facts: Facts) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.errors import PlanRefused
-from service.planning.advice import CONSTANT, break_even
+from service.planning.advice import break_even
 from service.planning.algorithm import LAST, Algorithm
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import EPSILON_MAX
@@ -140,14 +140,15 @@ def _rank(candidate: Candidate) -> tuple[bool, bool, bool, int, float, int, str]
     made, name = candidate.plan, candidate.algorithm.name
     if made is None:
         return True, True, True, LAST, 0.0, 0, name
-    unknown, loud = made.expected is None, _too_loud(made)
+    unknown, loud = made.expected is None, _too_loud(candidate)
     return False, unknown, loud, _place(candidate), _error(made), made.gradients, name
 
 
-def _too_loud(made: Plan) -> bool:
+def _too_loud(candidate: Candidate) -> bool:
     """Beyond the noise at which the best constant is as good as any model no model is taken: there
     what is expected of models rests on few problems, and on where their labels happen to lie."""
-    if made.expected is None or made.algorithm == CONSTANT:
+    made = candidate.plan
+    if made is None or made.expected is None or candidate.algorithm.constant:
         return False
     return noise_of(made.spec, made.facts) > break_even(made.spec, made.facts)
 
@@ -180,7 +181,7 @@ def _reason(candidates: list[Candidate]) -> str:
         )
     if best.expected is None:
         told = f"predicts the smallest excess risk, {error:g}"
-    elif best.algorithm == CONSTANT:
+    elif candidates[0].algorithm.constant:
         told = (
             f"is expected to have an excess risk of {error:.2g} (nine in ten times between "
             f"{best.expected.low:.2g} and {best.expected.high:.2g}), and with so much noise no model "
@@ -192,7 +193,7 @@ def _reason(candidates: list[Candidate]) -> str:
             f"{best.expected.low:.2g} and {best.expected.high:.2g})"
         )
     first = f"Of {len(able)} algorithms that can plan this, {best.algorithm} {told}"
-    if best.expected is not None and best.algorithm == CONSTANT:
+    if best.expected is not None and candidates[0].algorithm.constant:
         return f"{first}."
     if best.expected is not None and second.expected is None:
         return f"{first}; of the others nothing but bounds is known."

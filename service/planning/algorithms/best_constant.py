@@ -109,4 +109,5 @@ ALGORITHM = Algorithm(
     schedule=BestConstantSchedule,
     plan=plan,
     examples=({"loss": "logistic", "set": "all"},),
+    constant=True,
 )
