@@ -99,7 +99,7 @@ EFFECTIVE = 0.35
 CONSTANT = 0.3  # K, at least, in bounds of a row
 SPREAD = 2.0  # residual standard deviations at which slopes are clipped
 CLIPS = (0.01, 1.0)  # labels are within [-1, 1]
-WIDTHS = {"residual": 0.05, "margin": 0.5}  # over which a corner is rounded
+WIDTHS = {"residual": 0.05, "margin": 0.1}  # over which a corner is rounded
 
 
 class ClipRule(Part):
