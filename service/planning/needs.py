@@ -39,7 +39,7 @@ class Needs:
 
     sets: tuple[str, ...]
     margins: Literal["one", "some", "any"] = "any"  # of a loss; a geometric median has none
-    smooth: bool = False
+    smooth: Literal[False, True, "if convex"] = False
     parabola: bool = False  # the squared loss: its slope is a line without an end
     mean_tells: bool = False  # a loss of y m, or the squared one: its best constant is of the mean
     convexity: Literal["convex", "weakly convex", "any"] = "convex"  # for a linear model
@@ -79,7 +79,8 @@ class Needs:
         told = {
             "a convex loss": self.convexity == "convex",
             "a weakly convex loss": self.convexity == "weakly convex",
-            "a smooth loss": self.smooth,
+            "a smooth loss": self.smooth is True,
+            "a smooth loss, if it is convex": self.smooth == "if convex",
             "the squared loss": self.parabola,
             "a loss of y m, or the squared one": self.mean_tells,
             "a loss of one margin": self.margins == "one",
@@ -176,7 +177,7 @@ class Needs:
         if self.mean_tells and not self._takes_mean(loss):
             says = f"rests on a constant that follows from a mean, and that of {kind} does not"
             yield Misfit(says, instead())
-        if self.smooth and not loss.smooth:
+        if not self._takes_corner(loss, spec.model.kind == "linear" and loss.convex):
             yield Misfit(f"needs a smooth loss and {kind} has a corner", instead())
 
     def _set(self, spec: JobSpec) -> Iterator[Misfit]:
@@ -220,7 +221,10 @@ class Needs:
         fits = self._takes_margins(loss) and self._takes_convexity(loss)
         fits = fits and (self._takes_parabola(loss) or not self.parabola)
         fits = fits and (self._takes_mean(loss) or not self.mean_tells)
-        return fits and (loss.smooth or not self.smooth)
+        return fits and self._takes_corner(loss, loss.convex)
+
+    def _takes_corner(self, loss: BaseLoss, convex: bool) -> bool:
+        return loss.smooth or not self.smooth or (self.smooth == "if convex" and not convex)
 
     def _takes_parabola(self, loss: BaseLoss) -> bool:
         if not loss.margin:
