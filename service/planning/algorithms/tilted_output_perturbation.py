@@ -27,13 +27,12 @@ errs by L0 times its margin's error and 16u of its size; a weight by tilt times 
 all losses and so the best level in [low, low + A - a]: e_i = exp(tilt (l_i - b)) is in [1/C, C]. A
 record's gradient in (w, v) is (e_i grad l_i + lambda w, sigma (1 - e_i)), so two of them differ by at
 most D, D^2 = max(4 C^2 L^2, (C + 1/C)^2 L^2 + (C - 1/C)^2 sigma^2): the norm is convex in e and e'.
-sigma is such that D = 2 C L. Its Hessian is e_i tilt (grad l_i, -sigma) (grad l_i, -sigma)' plus
-e_i times that of l_i plus lambda on w: at most C (tilt (L^2 + sigma^2) + beta) + lambda, and with f
-= tilt/C at least the smaller eigenvalue mu of ((lambda + f L^2, -f L sigma), (-f L sigma, f
+sigma is chosen for the least D/mu. Its Hessian is e_i tilt (grad l_i, -sigma) (grad l_i, -sigma)'
+plus e_i times that of l_i plus lambda on w: at most C (tilt (L^2 + sigma^2) + beta) + lambda, and
+with f = tilt/C at least the smaller eigenvalue mu of ((lambda + f L^2, -f L sigma), (-f L sigma, f
 sigma^2)), which falls with the norm of grad l_i. So shared/averaged.py applies with mu for lambda,
-over the ball times an interval: (w, v), and so w, moves by at most D/(mu n). mu is nearly lambda
-for a small tilt, and 3/4 of it where f L^2 is large. Errors of e_i, relative to it, are those of
-weights; that of a step in v is sigma/L times as large as in w.
+over the ball times an interval: (w, v), and so w, moves by at most D/(mu n). Errors of e_i,
+relative to it, are those of weights; that of a step in v is sigma/L times as large as in w.
 
 **Errata.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
 a subgradient method accurate in expectation; here it is C/(C + n - 1), and no accuracy enters. They
@@ -41,6 +40,7 @@ ask that every loss be strongly convex, which would put the regulariser into l a
 here it stands outside the logarithm."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, hypot, log, sqrt
 
 from pydantic import Field
@@ -121,8 +121,7 @@ class _Tilted:
         p, L, X2, tilt, shape = self.p, self.p.G, self.p.X2, self.tilt, self.spec.loss.scalar()
         smoothing, bias = None, 0.0 if self.spec.ridge else self.strong * p.W**2 / 2
         if not p.is_smooth:
-            scale = self._scale()
-            curved = tilt * L**2 if block is None else self._curved(scale, 0.0)
+            curved = tilt * L**2 if block is None else self._curved(self.scale, 0.0)
             room = (within - curved) / (1 if block is None else self.heaviest)
             beta = min(minimiser.smoothed_to(L, self.noise), max(self.strong, room))
             smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), bias + L**2 / (2 * beta)
@@ -149,17 +148,32 @@ class _Tilted:
             more={"tilt": tilt, "level": None if block is None else self._level(shape)},
         )
 
-    def _scale(self) -> float:
-        """sigma: the largest at which D = 2 C L."""
+    @cached_property
+    def scale(self) -> float:
+        """sigma: from the largest at which D = 2 C L, as much larger as lowers D/mu."""
         C = self.heaviest
-        return rounded(self.p.G * sqrt((3 * C + 1 / C) / (C - 1 / C)) * (1 - 1e-5))
+        least = self.p.G * sqrt((3 * C + 1 / C) / (C - 1 / C))
+        options = [rounded(least * 2.0 ** (j / 2)) for j in range(24)]
+        return min(options, key=lambda scale: self._slopes(scale) / self._strong(scale))
+
+    def _slopes(self, scale: float) -> float:
+        """D."""
+        C, L = self.heaviest, self.p.G
+        return max(2 * C * L, hypot((C + 1 / C) * L, (C - 1 / C) * scale))
+
+    def _strong(self, scale: float) -> float:
+        """mu."""
+        flat = self.tilt / self.heaviest
+        trace = self.strong + flat * (self.p.G**2 + scale**2)
+        product = self.strong * flat * scale**2
+        return 2 * product / (trace + sqrt(trace**2 - 4 * product)) * (1 - 2.0**-30)
 
     def _curved(self, scale: float, beta: float) -> float:
         """The largest curvature of a record in (w, v), where its loss has this beta."""
         return self.heaviest * (self.tilt * (self.p.G**2 + scale**2) + beta) + self.strong
 
     def _level(self, shape: Scalar) -> Level:
-        p, scale = self.p, self._scale()
+        p, scale = self.p, self.scale
         margin = self.radius * p.X2 * (1 + 1e-9)
         low = self.spec.loss.lowest(shape, margin, p.lipschitz)
         return Level(low=low, scale=scale, width=self.spread / scale)
@@ -170,20 +184,15 @@ class _Tilted:
                 f"the solver averaged-passes takes a tilt of at most "
                 f"{_EXPONENT_MAX / self.spread:.3g} here; use the solver accelerated."
             )
-        p, C, L, scale = self.p, self.heaviest, self.p.G, self._scale()
-        flat = self.tilt / C
-        trace = self.strong + flat * (L**2 + scale**2)
-        strong = 2 * self.strong * flat * scale**2
-        strong /= trace + sqrt(trace**2 - 2 * strong)
-        slopes = max(4 * C**2 * L**2, (C + 1 / C) ** 2 * L**2 + (C - 1 / C) ** 2 * scale**2)
+        p, C, L, scale = self.p, self.heaviest, self.p.G, self.scale
         return Objective(
             rows=p.n,
             columns=p.d,
             lipschitz=hypot(C * L, (C - 1) * scale),
             smoothness=self._curved(scale, shape.curvature * p.X2**2),
-            strong=strong * (1 - 2.0**-30),
+            strong=self._strong(scale),
             radius=hypot(self.radius, self.spread / scale),
-            change=sqrt(slopes) / p.n,
+            change=self._slopes(scale) / p.n,
             error=C * (1 + scale / L) * self._error(shape, 1, 1.0),
         )
 
@@ -226,6 +235,8 @@ ALGORITHM = Algorithm(
     parameters=Parameters,
     schedule=MinimiserSchedule,
     plan=plan,
-    examples=({"loss": "logistic", "ridge": 0.1, "set": {"kind": "l2_ball", "radius": 1.0}},),
+    examples=minimiser.by_each_solver(
+        {"loss": "logistic", "ridge": 0.1, "set": {"kind": "l2_ball", "radius": 1.0}}
+    ),
     own_objective=True,
 )
