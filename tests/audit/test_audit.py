@@ -80,7 +80,7 @@ GAUSSIAN = [
         "tilted-output-perturbation",
         "fixed",
         2,
-        solved(tilt=0.05, solver="averaged-passes", steps=8),
+        solved(tilt=0.001, solver="averaged-passes", steps=8),
     ),
     (
         "adversarial-output-perturbation",
