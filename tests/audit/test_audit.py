@@ -79,6 +79,12 @@ GAUSSIAN = [
     ),
     ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
     (
+        "tilted-output-perturbation",
+        "fixed",
+        2,
+        solved(tilt=0.001, solver="averaged-passes", steps=8),
+    ),
+    (
         "adversarial-output-perturbation",
         "fixed",
         7,
