@@ -100,6 +100,7 @@ GAUSSIAN = [
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
     ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
+    ("stochastic-frank-wolfe", "fixed", 4, in_rounds(2, "l1_ball")),
     ("online-to-nonconvex", "fixed", 0, prefixed("first-order")),
     ("online-to-nonconvex", "float64", 0, prefixed("zero-order", mechanism="tree")),
     ("online-to-nonconvex", "fixed", 5, passing("zero-order-multi-pass", 2)),
