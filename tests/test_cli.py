@@ -57,7 +57,9 @@ def test_a_whole_job_from_the_command_line(service, tmp_path):
     assert {row["algorithm"] for row in compared if row["refusal"] is None} >= {"gradient-descent"}
     done = ask("jobs", "submit", "-", "--wait", stdin=spec)
     followed = epsilond("jobs", "follow", done["id"], env=env).splitlines()
-    assert followed == [f"succeeded {done['progress']['done']}/{done['progress']['total']}"]
+    assert followed == [
+        f"succeeded {done['progress']['steps_done']}/{done['progress']['steps_total']}"
+    ]
     assert done["state"] == "succeeded"
     card = ask("jobs", "model", done["id"])
     assert len(card["coef_"]) == 4

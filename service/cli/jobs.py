@@ -51,7 +51,7 @@ def jobs_follow(job: str) -> None:
 
     def line(view: Job) -> None:
         progress = view["progress"]
-        typer.echo(f"{view['state']} {progress['done']}/{progress['total']}")
+        typer.echo(f"{view['state']} {progress['steps_done']}/{progress['steps_total']}")
 
     ended = connect().wait(job, None if sys.stdout.isatty() else line)
     if ended["state"] != "succeeded":
