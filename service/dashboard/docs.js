@@ -57,7 +57,7 @@ function fields(caption, rows) {
   const heads = ["name", "type", "limits", "meaning"].map((text) => h("th", { scope: "col" }, text));
   return h(
     "div",
-    { class: "scroll" },
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h(
       "table",
       {},

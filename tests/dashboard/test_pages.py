@@ -40,7 +40,9 @@ def test_no_page_has_a_serious_violation_or_overflows(browser, scene, theme):
             fill_upload(page)
         found += violations(page, name) + overflows(page, name)
     page.goto(f"{scene.url}/docs#post-v1-jobs")
-    page.get_by_text("Reserved and queued").wait_for()  # the operation that was named is open
+    page.get_by_text(
+        "Reserved and queued; follow Location.", exact=True
+    ).wait_for()  # the operation that was named is open
     found += violations(page, "docs") + overflows(page, "docs")
     watched.context.close()
     assert found == []
