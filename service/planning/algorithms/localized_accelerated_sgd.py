@@ -14,10 +14,13 @@ gradients,
     E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + G sqrt(E_k),   mu_i = p_i + ridge,
 
 E_0 = D^2, and E_i = 2/mu_i times the bound of AC-SA plus the bias of the smoothing, for a start
-within min(2 D, (G + ridge D)/mu_i). p_1 is where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest,
-what the first phase adds for batches of variance V; T, the batches' share of their phase (1/2^j)
-and the smoothness are those for which the whole is smallest or nearly so, chosen as
-shared/subsampling.py says. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is below the
+within min(2 D, (G + ridge D)/mu_i). T, the batches' share of their phase (1/2^j), the smoothness and
+p_1 are those for which the whole is smallest or nearly so, chosen as shared/subsampling.py says;
+p_1 is looked for among G/D times powers of 2, from the root of (8 G^2/n_1 + 32 V/T)/D^2 on, where
+(p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest: what the first phase adds for batches of variance V
+where the loss is smooth and has no ridge. A ridge makes smaller ones do, down to none in effect, as it keeps
+minimisers near each other by itself: then the bound is 4 G^2/(ridge n) and the rate of Lemma 5.5,
+without its repetitions. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is below the
 others.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T times the noisy sum over a fresh
@@ -36,7 +39,7 @@ needless. (1/(eta n)) ||w - w'||^2 is 2/(eta n)-strongly convex.
 """
 
 from itertools import accumulate
-from math import ceil, log, log2, sqrt
+from math import ceil, floor, inf, log, log2, sqrt
 from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
@@ -74,6 +77,7 @@ from service.planning.shared.subsampling import (
 from service.planning.spec import ClipOrPrivate, Facts, JobSpec
 
 NAME = "localized-accelerated-sgd"
+_MORE, _LESS = 8, 20  # doublings of the balanced first pull that are tried, and with a ridge halvings
 
 
 class Phase(Part):
@@ -148,21 +152,29 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         halvings = asked
         if halvings is None:
             halvings = best_halvings(goal, plain, d, clip.C, -(-n // 2), steps, pace)
-        rows = layout(n, wanted, halvings)
-        if found and len(rows) < len(layout(n, wanted, 0)):
-            continue  # batches so small that they leave no rows for the last phases
         variance = d * worth**2 * noise_variance(goal, plain, 1, 2**halvings, steps)
-        batch, population = rows[0]
-        V = variance / batch**2 + drawing_variance(G, batch, population)
-        first = sqrt(8 * G**2 / population + 32 * V / steps) / D
-        for beta in smooth.choices(steps, D, first)[:3]:
-            error, _ = total(rows, steps, variance, beta, first)
+        if found and len(layout(n, wanted, halvings)) < len(layout(n, wanted, 0)):
+            continue  # batches so small that they leave no rows for the last phases
+        for count in (wanted, wanted + 2, wanted + 4):
+            rows = layout(n, count, halvings)
+            batch, population = rows[0]
+            V = variance / batch**2 + drawing_variance(G, batch, population)
+            balanced = sqrt(8 / population + 32 * V / G**2 / steps)
             seconds = pace.seconds(steps, batch, population)
-            found.append(Candidate(error, seconds, steps, batch, beta, halvings, first))
+            for beta in smooth.choices(steps, D, balanced)[:3]:
+                least = inf
+                for first in (G / D * 2.0**power for power in _pulls(balanced, spec.ridge)):
+                    error, _ = total(rows, steps, variance, beta, first)
+                    found.append(
+                        Candidate(error, seconds, steps, batch, beta, halvings, first, count)
+                    )
+                    if first > balanced and error > least:
+                        break
+                    least = min(least, error)
     best = quickest(found)
     steps, halvings, beta, first = best.steps, best.halvings, best.smoothness, best.pull
 
-    rows = layout(n, wanted, halvings)
+    rows = layout(n, best.phases, halvings)
     lattice = calibrate_sampled(goal, facts, p, clip.bound, 1, 2**halvings, steps)
     error, solved = total(rows, steps, d * worth**2 * lattice.variance, beta, first)
     if clip.choice is not None:
@@ -191,6 +203,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         ),
         gradients=steps * sum(batch for batch, _ in rows),
     )
+
+
+def _pulls(balanced: float, ridge: float) -> list[int]:
+    """The powers of 2 at which a first pull is looked for, up to where the bound rises."""
+    least = floor(log2(balanced))
+    return [least - _LESS] * (ridge > 0) + list(range(least - 2 * (ridge > 0), least + _MORE))
 
 
 def _phases(
