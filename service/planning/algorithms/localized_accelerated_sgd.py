@@ -77,7 +77,10 @@ from service.planning.shared.subsampling import (
 from service.planning.spec import ClipOrPrivate, Facts, JobSpec
 
 NAME = "localized-accelerated-sgd"
-_MORE, _LESS = 8, 20  # doublings of the balanced first pull that are tried, and with a ridge halvings
+_MORE, _LESS = (
+    8,
+    20,
+)  # doublings of the balanced first pull that are tried, and with a ridge halvings
 
 
 class Phase(Part):
