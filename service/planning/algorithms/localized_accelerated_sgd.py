@@ -14,14 +14,14 @@ gradients,
     E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + G sqrt(E_k),   mu_i = p_i + ridge,
 
 E_0 = D^2, and E_i = 2/mu_i times the bound of AC-SA plus the bias of the smoothing, for a start
-within min(2 D, (G + ridge D)/mu_i). T, the batches' share of their phase (1/2^j), the smoothness and
-p_1 are those for which the whole is smallest or nearly so, chosen as shared/subsampling.py says;
-p_1 is looked for among G/D times powers of 2, from the root of (8 G^2/n_1 + 32 V/T)/D^2 on, where
-(p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest: what the first phase adds for batches of variance V
-where the loss is smooth and has no ridge. A ridge makes smaller ones do, down to none in effect, as it keeps
-minimisers near each other by itself: then the bound is 4 G^2/(ridge n) and the rate of Lemma 5.5,
-without its repetitions. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is below the
-others.
+within min(2 D, (G + ridge D)/mu_i). T, the batches' share of their phase (1/2^j), the smoothness,
+p_1 and k are those for which the whole is smallest or nearly so, chosen as shared/subsampling.py
+says. p_1 is looked for among G/D times powers of 2, from the root of (8 G^2/n_1 + 32 V/T)/D^2 on,
+where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest: what the first phase adds for batches of
+variance V where the loss is smooth and has no ridge. A ridge makes smaller ones do, down to none in
+effect, as it keeps minimisers near each other by itself: then the sum is 4 G^2/(ridge n) and less,
+the rate of Lemma 5.5 without its repetitions. k is 1 + log4 sqrt(d/rho), for which the last term is
+below the others, or 2 or 4 more, as rows allow, which a corner's bias asks for.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T times the noisy sum over a fresh
 secret batch of its own rows [start, stop), of sensitivity 2c, for contributions of norm at most c
@@ -38,13 +38,13 @@ price does not hold. The paper divides its budget over the phases (eps/2^i), whi
 needless. (1/(eta n)) ||w - w'||^2 is 2/(eta n)-strongly convex.
 """
 
+from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, floor, inf, log, log2, sqrt
 from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
@@ -63,7 +63,7 @@ from service.planning.shared.acceleration import (
 )
 from service.planning.shared.clip import clipping, typical_length
 from service.planning.shared.pace import Pace
-from service.planning.shared.phases import layout
+from service.planning.shared.phases import layout, require_rows
 from service.planning.shared.reach import Metric, within
 from service.planning.shared.subsampling import (
     Candidate,
@@ -114,14 +114,36 @@ class Parameters(ClipOrPrivate):
     )
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """What the bound depends on besides steps, batches, smoothness and pulls."""
+
+    D: float
+    G: float
+    ridge: float
+    smooth: Smoother
+
+    def total(
+        self, rows: list[tuple[int, int]], steps: int, variance: float, beta: float, first: float
+    ) -> tuple[float, list[tuple[float, tuple[Stage, ...]]]]:
+        """The bound above; `variance` is that of the noise in the sum over a batch."""
+        error, distance, phases = 0.0, self.D**2, []
+        for i, (batch, population) in enumerate(rows):
+            pull = first * 8.0**i
+            mu = pull + self.ridge
+            V = variance / batch**2 + drawing_variance(self.G, batch, population)
+            reach = min(2 * self.D, (self.G + self.ridge * self.D) / mu)
+            solved, stages = staged(steps, beta, mu, reach, V)
+            error += pull / 2 * distance + 4 * self.G**2 / (mu * population)
+            distance = min(4 * self.D**2, 2 / mu * (solved + self.smooth.bias(beta)))
+            phases.append((pull, stages))
+        return error + self.G * sqrt(distance), phases
+
+
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d = p.n, p.d
-    if parameters.halvings is not None and n >> parameters.halvings == 0:
-        raise PlanRefused(
-            f"{parameters.halvings} halvings leave no row of {n}; "
-            f"set parameters.halvings to at most {n.bit_length() - 1}."
-        )
+    require_rows(parameters.halvings, n)
     clip = clipping(parameters, p, facts, goal)
     goal, G = clip.goal, typical_length(clip, facts)
     worth = G / clip.C  # of what is planned for a clip of 1
@@ -130,23 +152,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     smooth = Smoother.of(p, spec, facts).steeper(Metric.of(spec, facts, p, longer=False).steeper)
     wanted = 1 + max(0, ceil(log2(d / goal.rho) / 4))
 
-    def total(
-        rows: list[tuple[int, int]], steps: int, variance: float, beta: float, first: float
-    ) -> tuple[float, list[tuple[float, tuple[Stage, ...]]]]:
-        """The bound above; `variance` is that of the noise in the sum over a batch."""
-        error, distance, phases = 0.0, D**2, []
-        for i, (batch, population) in enumerate(rows):
-            pull = first * 8.0**i
-            mu = pull + spec.ridge
-            V = variance / batch**2 + drawing_variance(G, batch, population)
-            reach = min(2 * D, (G + spec.ridge * D) / mu)
-            solved, stages = staged(steps, beta, mu, reach, V)
-            error += pull / 2 * distance + 4 * G**2 / (mu * population)
-            distance = min(4 * D**2, 2 / mu * (solved + smooth.bias(beta)))
-            phases.append((pull, stages))
-        return error + G * sqrt(distance), phases
-
-    found, pace = list[Candidate](), Pace.of(facts)
+    bound, found, pace = _Bound(D, G, spec.ridge, smooth), list[Candidate](), Pace.of(facts)
     asked, tried = parameters.halvings, [parameters.steps] if parameters.steps else STEPS[4:]
     if not goal.credits_draws:  # all rows, in as many steps as there is time for
         asked = asked or 0
@@ -167,7 +173,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             for beta in smooth.choices(steps, D, balanced)[:3]:
                 least = inf
                 for first in (G / D * 2.0**power for power in _pulls(balanced, spec.ridge)):
-                    error, _ = total(rows, steps, variance, beta, first)
+                    error, _ = bound.total(rows, steps, variance, beta, first)
                     found.append(
                         Candidate(error, seconds, steps, batch, beta, halvings, first, count)
                     )
@@ -179,7 +185,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
 
     rows = layout(n, best.phases, halvings)
     lattice = calibrate_sampled(goal, facts, p, clip.bound, 1, 2**halvings, steps)
-    error, solved = total(rows, steps, d * worth**2 * lattice.variance, beta, first)
+    error, solved = bound.total(rows, steps, d * worth**2 * lattice.variance, beta, first)
     if clip.choice is not None:
         solved = [(pull / unit_of(G, facts), per_clip(each, G, facts)) for pull, each in solved]
     # KLL Theorem 3.1 per mean of the first phase, with its constant c2 = 1 and half the budget

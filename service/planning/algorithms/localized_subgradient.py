@@ -8,10 +8,11 @@ length; where the clip is chosen all is planned in units of it.
 **Schedule.** LR-HT algorithm 3 on 2: phases on disjoint ranges of rows, n_i of them, each half as
 many as the one before. With lambda_i = lambda (4 * 2^p)^(i-1), p being `power`, phase i minimises the
 mean loss of its rows plus (lambda_i/2)||w - c||^2, c the last phase's output, by T_i = T/2^(p (i-1))
-steps (but no fewer than 16, or T) of size eta_i along noisy means of subgradients clipped at C_i = r z_i^(1/k), z_i = sqrt(2 rho) n_i/sqrt(d log n);
-pull and ridge are solved exactly in the step. A step reads a batch drawn from the phase's rows (Remark
-17), 1/2^halvings of them. Where the loss has a Lipschitz constant L the phase also stays within
-2 L/lambda_i of c. The output is the mean of the last half of the iterates.
+steps (but no fewer than 16, or T) of size eta_i along noisy means of subgradients clipped at C_i =
+r z_i^(1/k), z_i = sqrt(2 rho) n_i/sqrt(d log n); pull and ridge are solved exactly in the step. A step
+reads a batch drawn from the phase's rows (Remark 17), 1/2^halvings of them. Where the loss has a
+Lipschitz constant L the phase also stays within 2 L/lambda_i of c. The output is the mean of the last
+half of the iterates.
 
 T, the halvings, lambda and the smoothness are those for which the bound is smallest or nearly so,
 chosen as shared/subsampling.py says; the bound is that of the very schedule. A loss with a corner is
@@ -21,9 +22,8 @@ clipping (Lemma 8) and eta <= 1/beta, a step obeys
 
     (1 + eta m) a_(t+1) <= a_t + 2 eta^2 V + eta B^2/m
 
-as pull and ridge are m-strongly convex and descent pays for the rest: Lemma 12, whose 8 (r^2 +
-lambda^2 D^2) eta/lambda is what a corner costs, n log n steps and more. So the mean of the last half is
-within
+as pull and ridge are m-strongly convex and descent pays for the rest (Lemma 12 has 8 (r^2 +
+lambda^2 D^2) eta/lambda besides, what a corner costs). So the mean of the last half is within
 
     E_i = (1 + eta m)^(-T_i/2) A_i + 2 eta V/m + B^2/m^2,    A_i = min(2 D, (r + ridge D)/m)^2,
 
@@ -33,9 +33,8 @@ which eta = 2 max(1, log(A m^2 T_i/(4 V)))/(m T_i) nearly minimises, and with E_
 
 by Proposition 15 (stability) and the telescoping of the theorem's proof. That is Theorem 10's rate,
 for sqrt(n) log n steps where l is smooth and n log n where it has a corner, of batches in place of
-n^p passes. A ridge is part of m: where it is what keeps minimisers apart, lambda as good as vanishes
-and the sum is 4 r^2/(ridge n) and d C^2 log/(ridge (epsilon n)^2), Theorem 18's rate, in one round in
-place of its log log n.
+n^p passes; T is at most 2^12 by default. A ridge is part of m: the smaller lambda may then be, and the
+bound falls faster than 1/sqrt(n) in one round, where Theorem 18 has log log n of them.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T_i times the noisy sum over its
 own rows (or over a fresh secret batch of them) of integer contributions, each of norm at most c_i
@@ -60,7 +59,6 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
@@ -77,7 +75,7 @@ from service.planning.shared.heavy_tails import (
     tails,
 )
 from service.planning.shared.pace import Pace
-from service.planning.shared.phases import PHASES_MAX, layout
+from service.planning.shared.phases import PHASES_MAX, layout, require_rows
 from service.planning.shared.reach import within
 from service.planning.shared.subsampling import (
     Candidate,
@@ -176,11 +174,7 @@ class _Bound:
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, asked = p.n, p.d, parameters.halvings
-    if asked is not None and n >> asked == 0:
-        raise PlanRefused(
-            f"{asked} halvings leave no row of {n}; "
-            f"set parameters.halvings to at most {n.bit_length() - 1}."
-        )
+    require_rows(asked, n)
     known = tails(NAME, parameters, p, facts)
     r, logarithm, pace = known.r, log(max(n, 3)), Pace.of(facts)
     L = known.bound if isfinite(known.bound) else None
