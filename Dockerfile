@@ -7,7 +7,8 @@ COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY service service
 COPY workers workers
 COPY migrations migrations
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+COPY clients/python clients/python
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./clients/python . \
     && python -m venv /opt/epsilond \
     && /opt/epsilond/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
     && /opt/epsilond/bin/pip install --no-cache-dir --no-deps /wheels/*.whl

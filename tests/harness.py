@@ -19,7 +19,7 @@ import numpy as np
 import psycopg
 from sqlalchemy import make_url
 
-from service.client import Client
+from epsilond import Client
 from service.config import Settings
 from service.db import Database, migrate
 
@@ -162,7 +162,7 @@ class Service:
             return create_key(connection, principal, None)[1]
 
     def client(self, key):
-        client = Client(self.url, key)
+        client = Client(self.url, key, retries=0)
         self.clients.append(client)
         return client
 

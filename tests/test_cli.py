@@ -8,7 +8,7 @@ import sys
 import pytest
 from sqlalchemy import update
 
-from service.client import ApiError
+from epsilond import ApiError
 from service.planning.catalog import CATALOG
 from service.tables import accounts
 from tests.harness import free_port, job, numbers, numeric_schema

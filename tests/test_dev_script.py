@@ -101,7 +101,7 @@ LOCKED = ["--require-hashes", "-r", "requirements-dev.lock"]
 def test_installs_what_is_locked_and_only_when_a_file_changed(pip, tmp_path, changed):
     environment.ensure_venv()
     environment.ensure_venv()
-    assert pip.asked == [LOCKED, ["--no-deps", "-e", "."]]
+    assert pip.asked == [LOCKED, ["--no-deps", "-e", "clients/python", "-e", "."]]
     (tmp_path / changed).write_text("two")
     environment.ensure_venv()
     assert len(pip.asked) == 4
@@ -118,7 +118,7 @@ def test_a_failed_install_shows_pips_output_and_leaves_no_stamp(pip, capsys):
 def test_what_an_index_lacks_is_replaced_within_the_ranges_and_said(pip, capsys):
     pip.answers = {LOCKED[0]: (False, "No matching distribution found for numpy==2.4.6")}
     environment.ensure_venv()
-    assert pip.asked == [LOCKED, ["-e", ".[dev]"]]
+    assert pip.asked == [LOCKED, ["-e", "clients/python", "-e", ".[dev]"]]
     assert "numpy==2.4.6" in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from service.audit.chain import SIGNATURE_PREFIX
-from tests.test_lock_files import PROJECT, pins
+from tests.test_lock_files import RUNTIME, pins
 from tools import release, sbom
 
 ROOT = Path(__file__).parents[1]
@@ -130,7 +130,7 @@ def test_the_bill_of_materials_says_who_depends_on_whom():
     needs = {one["ref"]: set(one["dependsOn"]) for one in bill["dependencies"]}
     assert needs.keys() == {one["bom-ref"] for one in bill["components"]} | {sbom.SELF}
     direct = {purl.removeprefix("pkg:pypi/").split("@")[0] for purl in needs[sbom.SELF]}
-    asked = {canonicalize_name(Requirement(one).name) for one in PROJECT["dependencies"]}
+    asked = {canonicalize_name(Requirement(one).name) for one in RUNTIME}
     assert asked <= direct
     reached, waiting = set(), [sbom.SELF]
     while waiting:

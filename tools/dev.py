@@ -41,6 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # Python puts the folder of a script there, not the one above it
 
 from tools.environment import (  # noqa: E402
+    CLIENT,
     MINIMUM,
     VENV,
     VENV_PYTHON,
@@ -64,8 +65,10 @@ LINTERS = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"])
 PROCESSES = str(min(4, 1 + (os.cpu_count() or 1)))
 PYTEST = ["pytest", "-n", PROCESSES, "--dist", "worksteal"]
 WARM = ["python", "-c", "from workers.warm import warm; warm()"]
-# For every Python and system that pyproject.toml allows, by hash, without the name of an index.
+# For every Python and system that pyproject.toml allows, by hash, without the name of an index and
+# without the client, which lies beside.
 COMPILE = ["uv", "pip", "compile", "--universal", "--generate-hashes", "--python-version", "3.11"]
+COMPILE += ["--no-emit-package", "epsilond-client"]
 LOCKS = {
     "requirements.lock": [],
     "requirements-dev.lock": ["--extra", "dev", "--constraint", "requirements.lock"],
@@ -163,6 +166,7 @@ def release(arguments):
     fetch_uv()
     steps = (
         ["uv", "build", "--quiet", "--no-create-gitignore", "--out-dir", "dist"],
+        ["uv", "build", "--quiet", "--no-create-gitignore", "--out-dir", "dist", CLIENT],
         ["python", "-m", "tools.sbom", "dist"],
         ["python", "-m", "tools.release", "sign", "dist", *arguments],
     )

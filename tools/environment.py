@@ -19,6 +19,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".epsilond-stamp"
 LOCK = "requirements-dev.lock"  # what .venv holds; the image holds requirements.lock
+CLIENT = "clients/python"  # a distribution of its own, of which the command line is made
 MINIMUM = (3, 11)
 
 
@@ -102,10 +103,10 @@ def install():
     older ones within pyproject.toml's ranges do; a file with another hash never does."""
     fine, output = pip("--require-hashes", "-r", LOCK)
     if fine:
-        fine, output = pip("--no-deps", "-e", ".")
+        fine, output = pip("--no-deps", "-e", CLIENT, "-e", ".")
     elif "No matching distribution found" in output:
         note(f"{output}\nnot every version in {LOCK} can be had here: installing what can be")
-        fine, output = pip("-e", ".[dev]")
+        fine, output = pip("-e", CLIENT, "-e", ".[dev]")
     if not fine:
         fail(f"{output}\npip could not install the dependencies, see above")
 

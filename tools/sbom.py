@@ -20,6 +20,7 @@ from service import __version__
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://epsilond.dev/sbom")
+OURS = ("epsilond", "epsilond-client")  # built and signed together
 SELF = f"pkg:pypi/epsilond@{__version__}"
 
 
@@ -28,7 +29,8 @@ def entries(text: str) -> list[tuple[Requirement, list[str], list[str]]]:
     found = []
     for entry in re.split(r"(?m)^(?=[a-z0-9])", text)[1:]:
         pin = Requirement(re.split(r"\\|#", entry)[0])
-        comment = " ".join(line.strip(" #") for line in entry.splitlines() if "#" in line)
+        comments = (line for line in entry.splitlines() if line.startswith("    #"))
+        comment = " ".join(line.strip(" #") for line in comments)
         parents = re.sub(r"\(.*?\)", "", comment.partition("via")[2]).replace(",", " ").split()
         found.append((pin, re.findall(r"sha256:([0-9a-f]{64})", entry), parents))
     return found
@@ -43,7 +45,7 @@ def document(text: str) -> dict[str, Any]:
     needs[SELF] = set()
     for pin, _, parents in pinned:
         for parent in parents:
-            for purl in [SELF] if parent == "epsilond" else purls[canonicalize_name(parent)]:
+            for purl in [SELF] if parent in OURS else purls[canonicalize_name(parent)]:
                 needs[purl].add(_purl(pin))
     licence = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license"]
     return {

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.datasets.encode import columns_from_rows, encode_features, encode_label
+from service.datasets.schema import Schema
 from service.jobs.card import weights_of
-from service.model import Model
 from service.planning.certificate import measures
 from service.planning.spec import JobSpec
 from workers.directions import ball
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 def certify(
-    model: Model,
+    card: dict[str, Any],
     rows: Sequence[Mapping[str, object]],
     spec: JobSpec,
     radius: float = 0.0,
@@ -29,10 +29,10 @@ def certify(
 ) -> dict[str, Any]:
     """A model's certificate on rows with labels, exactly and for nothing. Loss, set and ridge are
     those of `spec`, as the model's job had them."""
-    schema = model.schema
+    schema = Schema.model_validate(card["encoder"])
     x = encode_features(schema, columns_from_rows(schema, rows))
     y = encode_label(schema, np.array([row[schema.label.name] for row in rows], dtype=object))
-    weights = weights_of(model.card)
+    weights = weights_of(card)
     if weights is None:
         raise TypeError("only a model with coefficients has a gradient")
     w = np.array(weights)

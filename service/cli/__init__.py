@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
+from epsilond import ApiError
 from service import __version__
 from service.cli import budget, common, datasets, jobs, keys, ledger, principals, schema
 from service.cli.audit import chain, public_key, verify
 from service.cli.catalog import algorithms, quote
 from service.cli.failures import explain
 from service.cli.processes import api, health, init, migrate, serve, worker
-from service.client import ApiError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (

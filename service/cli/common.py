@@ -1,7 +1,6 @@
 """What the commands share: where the service is, reading a JSON file, printing JSON."""
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from epsilond import Client
 from service.cli.failures import Fault
-from service.client import Client
 
 Spec = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.")]
 
@@ -76,4 +75,4 @@ def open_database() -> Any:
 
 
 def connect() -> Client:
-    return Client(options.url, os.environ.get("EPSILOND_KEY"))
+    return Client(options.url, retries=1)

@@ -1,13 +1,11 @@
 """`epsilond datasets`: declare and upload, grant and revoke, delete."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from service.cli.common import connect, read_json, show
-from service.cli.failures import Fault
-from service.client import Client
 from service.datasets.formats import SUFFIXES, guess
 
 commands = typer.Typer(no_args_is_help=True, help="Declare, upload, grant, delete.")
@@ -43,34 +41,19 @@ def datasets_upload(
 
     facts = read_json(schema)  # all that can be checked here, before anything is declared
     DeclaredSchema.model_validate(facts)
-    guess(file)
-    with file.open("rb"):
-        client = connect()
-    begun = _begun(client, name, facts)
-    dataset = begun or client.declare_dataset(name, facts, same_people_as)["id"]
-    try:
-        show(client.upload(dataset, file, dry_run=dry_run, refuse_above=refuse_above))
-    finally:
-        if dry_run and begun is None:
-            client.delete_dataset(dataset)
-
-
-def _begun(client: Client, name: str, facts: Any) -> str | None:
-    """An empty dataset of yours with this name: an earlier upload broke off, and is taken up."""
-    from service.datasets.schema import DeclaredSchema  # noqa: PLC0415
-
-    mine = client.me()["id"]
-    for one in client.datasets():
-        if (one["name"], one["owner"], one["state"]) == (name, mine, "empty"):
-            declared = DeclaredSchema.model_validate(client.dataset(one["id"])["schema"])
-            if declared != DeclaredSchema.model_validate(facts):
-                raise Fault(
-                    f"the empty dataset {one['id']} has this name and another schema; delete it with "
-                    f"epsilond datasets delete {one['id']}, or choose another name.",
-                    1,
-                )
-            return str(one["id"])
-    return None
+    media_type = guess(file).media_types[0]
+    client = connect()
+    show(
+        client.upload(
+            name,
+            file,
+            schema=facts,
+            same_people_as=same_people_as,
+            dry_run=dry_run,
+            refuse_above=refuse_above,
+            media_type=media_type,
+        )
+    )
 
 
 @commands.command("delete")

@@ -25,6 +25,7 @@ def explain(error: BaseException) -> Fault | None:
 
 
 def _own(error: BaseException) -> Fault | None:
+    from epsilond import UploadError  # noqa: PLC0415
     from service.datasets.encode import EncodeError  # noqa: PLC0415
     from service.datasets.formats import UnknownFormatError  # noqa: PLC0415
     from service.identity import WrongIdentityError  # noqa: PLC0415
@@ -37,6 +38,8 @@ def _own(error: BaseException) -> Fault | None:
         return Fault(f"{row}column {error.column!r}: {error.reason}.")
     if isinstance(error, UnknownFormatError | MalformedSecretError):
         return Fault(f"{error}.")
+    if isinstance(error, UploadError):
+        return Fault(f"{error}.", 1)
     return Fault(str(error), 1) if isinstance(error, WrongIdentityError) else None
 
 
@@ -67,8 +70,8 @@ def _settings(error: BaseException) -> Fault | None:
 
 
 def _connections(error: BaseException) -> Fault | None:
+    from epsilond.http import CUT_SHORT, NO_ADDRESS, NO_ANSWER  # noqa: PLC0415
     from service.cli.common import options  # noqa: PLC0415
-    from service.client import CUT_SHORT, NO_ADDRESS, NO_ANSWER  # noqa: PLC0415
 
     url = options.url
     if isinstance(error, NO_ADDRESS):

@@ -83,4 +83,4 @@ def jobs_certify(
     with rows.open(newline="") as file:
         table = list(csv.DictReader(file))
     spec = JobSpec.model_validate(client.job(job)["spec"])
-    show(certify(client.model(job), table, spec, radius))
+    show(certify(client.model(job).card, table, spec, radius))

@@ -2,7 +2,7 @@
 
 import threading
 
-from service.client import ApiError
+from epsilond import ApiError
 
 
 def at_once(count, action):

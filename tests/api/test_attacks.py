@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from service.client import ApiError
+from epsilond import ApiError
 from service.datasets.content import ContentMac
 from service.db import Database
 from service.errors import BudgetExceeded

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from epsilond import ApiError
 from service.api.auth import Caller
 from service.api.released import resolved
-from service.client import ApiError
 from service.errors import PlanRefused
 from service.jobs.claim import open_data
 from service.planning.spec import JobSpec
@@ -54,7 +54,7 @@ def test_a_model_is_certified_for_the_quoted_price(scene, parameters):
     assert len(found["gradient"]) == 5
     # the same on public rows of the same kind, for nothing
     model = analyst.model(scene.model)
-    own = certify(model, drawn_rows(20_000), JobSpec.model_validate(spec))
+    own = certify(model.card, drawn_rows(20_000), JobSpec.model_validate(spec))
     assert abs(own["gradient_norm"] - found["gradient_norm"]) <= found["noise_norm"] + 0.03
     assert analyst.verify(scene.dataset)["verified"]
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import httpx
 import pytest
 
-from service.client import ApiError
+from epsilond import ApiError
 from service.planning.catalog import CATALOG
 from service.planning.describe import describe
 from service.planning.plan import Plan

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from epsilond import ApiError
 from service.audit.verify import verify_chain
-from service.client import ApiError
 from tests.harness import job, numbers, until
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.client import ApiError
+from epsilond import ApiError
 from service.ledger.check import check_ledger
 from tests.harness import job, numbers, numeric_schema
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 import yaml
 
+from epsilond import ApiError
 from service.api.inflate import PIECE, Inflated
 from service.api.problems import in_words
-from service.client import ApiError
 from service.errors import BodyTooLarge, MalformedRequest
 from tests.api.test_authorisation import METHODS, ROOT
 from tests.harness import job, numeric_schema

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from epsilond import ApiError
 from service.api import principals
 from service.api.auth import caller_of_key, create_key, create_principal
 from service.api.once import _Once
 from service.api.schemas.principals import KeyRequest
-from service.client import ApiError
 from service.errors import LastWayIn, Unauthenticated
 from tests.api.at_once import at_once
 

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from epsilond import ApiError, Client
 from service.api.auth import Caller
 from service.api.feed import Feed
 from service.api.jobs import get_job
-from service.client import ApiError, Client
 from tests.harness import free_port, job, numbers, numeric_schema, running, until
 from tests.jobs.harness import JobHarness
 

@@ -5,7 +5,7 @@ import secrets
 import numpy as np
 import pytest
 
-from service.client import ApiError
+from epsilond import ApiError
 from tests.harness import job
 
 NAMES = ["red", "green", "blue"]

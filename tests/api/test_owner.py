@@ -6,8 +6,8 @@ import io
 import httpx
 import pytest
 
+from epsilond import ApiError
 from service.audit.verify import verify_chain
-from service.client import ApiError
 from service.ledger.check import check_ledger
 from service.planning.conversion import best_order, budget_units
 from tests.api.at_once import at_once

@@ -6,9 +6,9 @@ from threading import Event
 import httpx
 import pytest
 
+from epsilond import ApiError
 from service.api.context import Context
 from service.app import create_app
-from service.client import ApiError
 from service.errors import PlanRefused
 from service.planning import choose as choosing
 from service.planning.catalog import CATALOG, plan

@@ -8,8 +8,8 @@ import anyio
 import httpx
 import pytest
 
+from epsilond import ApiError
 from service.api.concurrency import AT_ONCE_EACH, WAITING_MAX_EACH, ConcurrencyLimiter
-from service.client import ApiError
 from service.errors import TooManyRequests
 from service.jobs.submit import Asked, submit
 from service.keys import read_or_create

@@ -5,7 +5,7 @@ import secrets
 import httpx
 import pytest
 
-from service.client import ApiError
+from epsilond import ApiError
 from service.errors import every_problem
 from tests.harness import job, numbers, numeric_schema
 

@@ -5,7 +5,7 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from service.client import ApiError
+from epsilond import ApiError
 from service.db import now_ms
 from service.tables import api_keys
 from tests.harness import job

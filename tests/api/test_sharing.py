@@ -6,8 +6,8 @@ import io
 import httpx
 import pytest
 
+from epsilond import ApiError
 from service.audit.verify import verify_chain
-from service.client import ApiError
 from tests.harness import job, numbers, numeric_schema
 
 

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.exc import NoResultFound
 
-from service.client import ApiError
+from epsilond import ApiError
 from service.config import Settings
 from service.datasets.formats import BY_NAME
 from service.datasets.schema import Schema

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from service.client import ApiError
+from epsilond import ApiError
 from service.quotes import quote as quoting
 from tests.harness import job
 

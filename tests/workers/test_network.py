@@ -5,10 +5,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import gammaln
 
+from epsilond import Model
 from service.datasets.encode import columns_from_rows, encode_features
 from service.datasets.schema import Schema
 from service.jobs.card import Released, model_card
-from service.model import Model
 from service.planning.catalog import plan
 from service.planning.choose import choose, compare
 from service.planning.plan import Plan
