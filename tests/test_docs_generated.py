@@ -22,7 +22,7 @@ PROSE.remove(ROOT / "CHANGELOG.md")  # which may name what is gone
 ENDINGS = {name.rsplit("-", 1)[1] for name in CATALOG}  # sgd, wolfe, descent, ...
 NAMES = {
     "algorithm": {*CATALOG, AUTO},
-    "loss": {loss.name() for loss in LOSSES},
+    "loss": {"no_loss", *(loss.name() for loss in LOSSES)},
     "set": {"default", *(feasible.name() for feasible in SETS)},
     "regulariser": {regulariser.name() for regulariser in REGULARISERS},
 }

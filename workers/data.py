@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from service.planning.lattice import (
     POINT_UNITS_MAX,
+    CountLattice,
     MomentLattice,
     PointLattice,
     ScoreLattice,
@@ -24,6 +25,7 @@ from service.planning.releases.metering import Prefix, Running
 from service.planning.shared.dual import PerturbedMinimumSchedule
 from service.planning.shared.moments import derived
 from service.planning.shared.prefixes import Mechanism
+from service.planning.tables import Counts
 from service.planning.vertices import Corners
 from workers import moments
 from workers.arrays import Add, Floats, Sum
@@ -36,6 +38,7 @@ from workers.randomness import Randomness, Stream, Use
 from workers.rows import Blocks, Rows, WrongDataError
 from workers.running import Exact, carry, nothing
 from workers.sums import Estimate, Sums, lattices_of
+from workers.tables import add_tables
 from workers.vertices import VertexScores
 
 __all__ = ["Blocks", "Data", "Estimate", "Frame"]
@@ -126,7 +129,7 @@ class Data:
         """The same over `batch` rows drawn uniformly without replacement from [start, stop), fresh for
         this release and secret: their positions are known here and nowhere else."""
         rows, lattice = self._rows.within(start, stop), self._sum_lattice
-        exact = self._sums.gradients(weights, self._drawn(batch, rows))
+        exact = self._sums.gradients(weights, self._gate.drawn_batch(batch, rows))
         return self._vector(exact, lattice.step, rows, batch=batch)
 
     @guarded
@@ -146,8 +149,9 @@ class Data:
         """The mean of the estimate over all rows, or over so many as noisy_batch draws, plus noise."""
         rows = range(self._rows.count)
         self.use(lattice)
-        exact = self._estimated(estimate, rows if batch is None else self._drawn(batch, rows))
-        return self._vector(exact, self._sum_lattice.step / (batch or len(rows)), rows, batch=batch)
+        read = rows if batch is None else self._gate.drawn_batch(batch, rows)
+        step = self._sum_lattice.step / len(read)
+        return self._vector(self._estimated(estimate, read), step, rows, batch=batch)
 
     def begin_prefixes(self, mechanism: Mechanism, length: int) -> None:
         self._prefixes = prefixes(mechanism, length, self._plan.dimension)
@@ -189,7 +193,7 @@ class Data:
     @guarded
     def noisy_means(self) -> Floats:
         """The sums over all rows of x without the constant, y, |x|^2 and y^2, plus noise."""
-        lattice = self._moment_lattice(1)
+        lattice = moments.lattice_of(self._plan, 1)
         exact = moments.first_moments(self._plan.facts, lattice)
         return self._moments(exact, lattice) * moments.mean_units(self._plan.facts, lattice)
 
@@ -197,7 +201,7 @@ class Data:
     def noisy_moments(self, frame: Frame) -> Floats:
         """The sum over all rows of z z', plus noise, z the row in this frame and its label as the last
         entry: a symmetric matrix in units of x and y."""
-        lattice = self._moment_lattice(2)
+        lattice = moments.lattice_of(self._plan, 2)
         exact = moments.second_moments(self._plan.facts, lattice, frame)
         return moments.matrix(self._moments(exact, lattice), lattice, frame)
 
@@ -214,6 +218,16 @@ class Data:
         self._of_sums = of_sums, self._rows.derived(facts, block)
         self.use(self._lattices[0])
         return rounded
+
+    @guarded
+    def noisy_counts(self, counts: Counts) -> Floats:
+        """The tables of this release of the Plan, over its rows, one after the other, plus noise."""
+        if counts not in self._plan.counted:
+            raise WrongDataError("tables are those of the Plan, and these are others")
+        rows, lattice = self._rows.within(counts.start, counts.stop), counts.lattice
+        exact = self._rows.sum(add_tables(self._plan.facts, counts), sum(lattice.sizes), rows)
+        units = self._vector(exact, 1.0, rows, lattice=lattice)
+        return np.asarray(units / np.repeat(lattice.weights, lattice.sizes))
 
     # --- Points ---
 
@@ -294,9 +308,8 @@ class Data:
         fresh = self._carried_on(start, stop)
         exact = self._sums.changes(*change, fresh)
         running = carry(self._running, exact, kept, gain)
-        ballot = self._vertices.running_ballot(
-            running, exact, pull, self._gate.number, kept=kept, gain=gain
-        )
+        number = self._gate.number
+        ballot = self._vertices.running_ballot(running, exact, pull, number, kept=kept, gain=gain)
         how = Running(self._series, self._number, fresh, kept, ballot.slack)
         chosen = self._choice(ballot, scale, self._hull, how)
         self._running = running
@@ -314,8 +327,6 @@ class Data:
         """At the end of a run, before anything of it is published."""
         self._gate.close()
 
-    # ---
-
     def _begin_series(self) -> None:
         self._series, self._number = self._series + 1, 0
 
@@ -332,13 +343,6 @@ class Data:
         if self._of_sums is None:
             raise WrongDataError("sums of this Plan are over derived rows, and there are none yet")
         return Sums(*self._of_sums, lattice)
-
-    def _moment_lattice(self, order: int) -> MomentLattice:
-        for lattice in self._plan.moments:
-            if lattice.order == order:
-                moments.require_consistent(self._plan.facts, lattice)
-                return lattice
-        raise WrongDataError("the Plan has no lattice for these moments")
 
     def _moments(self, add: Add, lattice: MomentLattice) -> Floats:
         rows = range(self._rows.count)
@@ -371,14 +375,14 @@ class Data:
         step: float,
         rows: range,
         *,
-        lattice: MomentLattice | None = None,
+        lattice: MomentLattice | CountLattice | None = None,
         batch: int | None = None,
         prefix: Prefix | None = None,
     ) -> Floats:
         """Every noisy vector goes through here, and each of its units is worth `step`."""
         if self._clip is None:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
-        made_on: SumLattice | PointLattice | MomentLattice | None = lattice
+        made_on: SumLattice | PointLattice | MomentLattice | CountLattice | None = lattice
         if made_on is None:
             of_plan = self._plan.lattice
             made_on = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
@@ -390,11 +394,6 @@ class Data:
     ) -> int:
         """Every choice goes through here."""
         return self._gate.choice(ballot, scale, rows, running)
-
-    def _drawn(self, batch: int, rows: range) -> NDArray[np.int64]:
-        if not 0 < batch <= len(rows):
-            raise WrongDataError(f"a batch of {batch} rows cannot be drawn from {len(rows)}")
-        return self._gate.drawn_batch(batch, rows)
 
     def _estimated(self, estimate: Estimate, rows: range | NDArray[np.int64]) -> Sum:
         return self._sums.estimated(estimate, rows)

@@ -17,12 +17,13 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from service.planning.lattice import MomentLattice, PointLattice, SumLattice
+from service.planning.lattice import CountLattice, MomentLattice, PointLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.releases import Gaussian, PerturbedMinimum
 from service.planning.releases.metering import Ask, LinearTerm, Prefix, Running
 from workers.arrays import Sum
 from workers.randomness import Randomness, Stream, Use
+from workers.rows import WrongDataError
 from workers.samplers import choose, rounded_laplace, rounded_normal, sample
 
 
@@ -62,7 +63,7 @@ class Gate:
     def vector(
         self,
         exact: Sum,
-        lattice: SumLattice | PointLattice | MomentLattice,
+        lattice: SumLattice | PointLattice | MomentLattice | CountLattice,
         rows: range,
         *,
         batch: int | None = None,
@@ -74,11 +75,11 @@ class Gate:
         scale = release.sigma if isinstance(release, Gaussian) else release.scale
         plain = type(exact) is np.ndarray and exact.dtype == np.int64
         size = self._weights
-        if isinstance(lattice, MomentLattice):
+        if isinstance(lattice, MomentLattice | CountLattice):
             size = lattice.entries(self._columns)
         if not plain or exact.shape != (size,):
             self._refuse(
-                "noise on something else than a vector of integers, one per weight or moment"
+                "noise on something else than a vector of integers, one per weight or moment or cell"
             )
         self._pay(Ask(lattice.noise, release.sensitivity, scale, rows, batch, prefix))
         sampler = rounded_normal if lattice.noise == "gaussian" else rounded_laplace
@@ -103,6 +104,8 @@ class Gate:
 
     def drawn_batch(self, batch: int, rows: range) -> Sum:
         """Positions for the next release, drawn uniformly without replacement, and known to nobody."""
+        if not 0 < batch <= len(rows):
+            raise WrongDataError(f"a batch of {batch} rows cannot be drawn from {len(rows)}")
         stream = self._randomness.stream(Use.SAMPLING, self.number)
         return np.asarray(rows.start + sample(stream, batch, len(rows)))
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.planning.lattice import MomentLattice
+from service.planning.plan import Plan
 from service.planning.shared.moments import (
     DERIVED_UNITS,
     beside,
@@ -35,6 +36,15 @@ class Frame:
     radius: float
     label_centre: float
     label_radius: float
+
+
+def lattice_of(plan: Plan, order: int) -> MomentLattice:
+    """The Plan's for moments of this order."""
+    for lattice in plan.moments:
+        if lattice.order == order:
+            require_consistent(plan.facts, lattice)
+            return lattice
+    raise WrongDataError("the Plan has no lattice for these moments")
 
 
 def require_consistent(facts: Facts, lattice: MomentLattice) -> None:

@@ -24,6 +24,7 @@ from service.api.schemas.jobs import (
     JobView,
     ModelView,
     ReleasesView,
+    SummariesView,
 )
 from service.errors import JobNotFinished, JobWithoutModel, NotFound, Problem, Unauthenticated
 from service.jobs.admit import Submission, group_view
@@ -275,6 +276,18 @@ def get_model(ctx: Ctx, me: Me, job_id: str) -> Any:
     if card is None:
         raise _nothing_published(job, "model")
     return json.loads(card)
+
+
+@router.get("/jobs/{job_id}/summary", response_model=SummariesView)
+def get_summary(ctx: Ctx, me: Me, job_id: str) -> Any:
+    """What the job's summaries told, each number with its interval."""
+    card = get_model(ctx, me, job_id)
+    if "summaries" not in card:
+        raise NotFound("this job fitted a model; ask GET /v1/jobs/{id}/model for it.")
+    with ctx.db.read() as connection:
+        plan = json.loads(visible_job(connection, me, job_id).plan)
+    told = {name: card[name] for name in ("job", "guarantee", "plan_digest")}
+    return told | {"rows": plan["facts"]["rows"], "data": card["summaries"]}
 
 
 @router.get("/jobs/{job_id}/audit", response_model=RecordView)

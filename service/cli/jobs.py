@@ -62,6 +62,12 @@ def jobs_model(job: str) -> None:
     show(connect().model(job).card)
 
 
+@commands.command("summary")
+def jobs_summary(job: str) -> None:
+    """What a job's summaries told, each number with its interval."""
+    show(connect().summary(job))
+
+
 @commands.command("audit")
 def jobs_audit(job: str) -> None:
     show(connect().record(job))

@@ -5,6 +5,7 @@ import { cancelButton, ended, OPEN } from "./jobs.js";
 import { modelCard } from "./model.js";
 import { expectation, planWords, releaseTable } from "./plan.js";
 import { bar } from "./plots.js";
+import { summaryCards } from "./summaries.js";
 import {
   announce,
   badge,
@@ -84,7 +85,7 @@ function jobFacts(job, plan, dataset) {
   return facts([
     ["Dataset", link(dataset.name, `#/datasets/${job.dataset}`)],
     ["Algorithm", plan.algorithm],
-    ["Loss", words(plan.spec.loss.kind)],
+    ["Loss", words(plan.spec.loss?.kind ?? "–")],
     ["ε", num(plan.guarantee.epsilon), `δ ${num(plan.guarantee.delta)}`],
     ["Submitted", when(job.created_at)],
     ["Finished", when(job.finished_at)],
@@ -152,7 +153,7 @@ async function resultCards(job, plan, described, me) {
     get(`/jobs/${job.id}/audit`),
   ]);
   return [
-    modelCard(model, plan, described),
+    model.summaries ? summaryCards(model.summaries) : modelCard(model, plan, described),
     downloadsCard(job, model, me),
     certificateCard(job, certificate),
   ];

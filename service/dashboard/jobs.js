@@ -113,7 +113,7 @@ function jobsTable(jobs, names, me, refresh) {
     link(code(job.id), `#/jobs/${job.id}`),
     names.get(job.dataset) || code(job.dataset, 10),
     job.spec.algorithm,
-    words(job.spec.loss.kind),
+    words(job.spec.loss?.kind ?? "–"),
     num(job.spec.privacy.epsilon),
     badge(job.state),
     progressCell(job),

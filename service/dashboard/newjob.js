@@ -18,7 +18,7 @@ import {
 } from "./ui.js";
 
 const AUTO = "auto";
-const ELSEWHERE = ["dataset", "algorithm", "privacy", "parameters", "of"]; // have controls of their own
+const ELSEWHERE = ["summaries", "dataset", "algorithm", "privacy", "parameters", "of"]; // have controls of their own
 // Parts of a job whose kinds an algorithm's card lists, by the name of the list.
 const TAKEN = { loss: "losses", set: "sets", model: "models", regulariser: "regularisers" };
 const NOTHING = { element: null, read: () => ({}), fill: () => {} };
@@ -181,8 +181,10 @@ function jobForm(context, usable, algorithms, document_, changed) {
   };
 }
 
+const fits = (algorithm) => algorithm.takes.losses.length > 0; // summaries are asked by the API
+
 function algorithmSelect(algorithms, of) {
-  const options = algorithms.map((a) => [a.name, `${a.name}: ${a.title}`]);
+  const options = algorithms.filter(fits).map((a) => [a.name, `${a.name}: ${a.title}`]);
   const first = of ? algorithms.find(isAboutAModel).name : AUTO;
   return select([[AUTO, "auto: the smallest predicted error"], ...options], first);
 }

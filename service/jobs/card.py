@@ -7,10 +7,11 @@ stored Plan and the public schema, and every shape that it may have is written d
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PositiveFloat
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 from service.datasets.encode import decode_point
 from service.datasets.schema import BinaryLabel, CategoricalLabel, Schema
+from service.jobs.told import Summary, summaries_of
 from service.planning.certificate import certificate_of
 from service.planning.losses import Loss
 from service.planning.plan import Guarantee, Plan
@@ -62,16 +63,17 @@ class Certificate(Closed):
 
 
 class Card(Closed):
-    object: Literal["model", "certificate"]
+    object: Literal["model", "certificate", "summary"]
     job: str
     algorithm: str
-    loss: Loss
+    loss: Loss | None = None
     coef_: list[float] | list[list[float]] | None = None
     intercept_: float | list[float] | None = None
     classes_: list[str] | None = None
     location: list[float] | None = None
     network: Network | None = None
     certificate: Certificate | None = None
+    summaries: list[Summary] | None = Field(default=None, exclude_if=lambda told: told is None)
     feature_names_in_: list[str]
     encoder: Schema
     guarantee: Guarantee
@@ -86,19 +88,25 @@ def model_card(
     released: Released,
     of: list[float] | None = None,
 ) -> dict[str, Any]:
-    """The card of a model; or of a certificate, if the Plan is about a model: one of weights `of`."""
+    """The card of a model; of a certificate, if the Plan is about a model: one of weights `of`; or of
+    the summaries that the Plan's spec asks."""
     if len(released.vector) != plan.dimension:
         raise ValueError("a worker releases one number per weight of the Plan")
     schema, vector = Schema.model_validate_json(schema_json), list(released.vector)
-    if of is None:
-        parts = _parameters(plan, schema, vector)
-    else:
+    what: Literal["model", "certificate", "summary"] = "model"
+    parts: dict[str, Any]
+    if plan.spec.summaries:
+        what, parts = "summary", {"summaries": summaries_of(plan, schema, vector)}
+    elif of is not None:
+        what = "certificate"
         parts = {"certificate": certificate_of(plan, np.array(of), np.array(vector))}
+    else:
+        parts = _parameters(plan, schema, vector)
     card = Card(
-        object="model" if of is None else "certificate",
+        object=what,
         job=job_id,
         algorithm=plan.algorithm,
-        loss=plan.spec.loss,
+        loss=None if plan.spec.summaries else plan.spec.loss,
         feature_names_in_=list(schema.feature_names[1:]),
         encoder=schema,
         guarantee=plan.guarantee,

@@ -14,7 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from service.config import Settings
+from service.datasets.schema import Schema
 from service.errors import BudgetNotSet, DatasetNotReady
+from service.jobs.columns import described
 from service.ledger.accounts import Account, find_account
 from service.ledger.limits import applying
 from service.planning.choose import AUTO, Choice, choose, compare, plan_named
@@ -102,6 +104,14 @@ def facts_for(
         }
     )
     return facts, account
+
+
+def with_columns(facts: Facts, dataset: Row[Any], spec: JobSpec) -> Facts:
+    """The same facts, with the columns that this job's summaries name."""
+    if not spec.summaries:
+        return facts
+    columns = described(Schema.model_validate_json(dataset.schema), spec)
+    return facts.model_copy(update={"described": columns})
 
 
 def plan_for(facts: Facts, settings: Settings, spec: JobSpec) -> PlannedSpec:

@@ -27,7 +27,7 @@ from service.jobs.admit import (
     naming,
     turns_of,
 )
-from service.jobs.planned import Authorise, Known, Memory, facts_for, plan_for
+from service.jobs.planned import Authorise, Known, Memory, facts_for, plan_for, with_columns
 from service.jobs.turns import Turns
 from service.ledger.reserve import Outdated
 from service.planning.plan import canonical_json, sha256
@@ -78,7 +78,8 @@ def submit(
     for number, one in enumerate(asked):
         facts, account = known[one.spec.dataset]
         with naming(number, len(asked) if group else 1):
-            plan = plan_for(facts, settings, one.spec)
+            about = with_columns(facts, rows[one.spec.dataset], one.spec)
+            plan = plan_for(about, settings, one.spec)
         for terms in (*measures(account.terms), *facts.limits):
             plan.price(terms)
         planned.append(Planned(new_id("job"), plan, account.id, one.metadata))

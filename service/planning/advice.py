@@ -18,7 +18,7 @@ NOISY = 0.25  # of the noise over the clip, for features as they were within [0,
 def advice(plan: Plan) -> str | None:
     """What would help, if the model will probably be no better than the best constant."""
     spec, facts = plan.spec, plan.facts
-    if spec.of is not None or spec.loss.located:
+    if spec.of is not None or spec.loss.located or spec.summaries:
         return None
     noise = noise_over_clip(facts, target(spec, facts), plan.dimension)
     excess = noise * row_scale(facts) / ((facts.linf or 1.0) * NOISY)

@@ -55,9 +55,16 @@ class Algorithm:
         """It is about the model of another job, which `spec.of` names."""
         return self.needs.released_model
 
+    @property
+    def summarises(self) -> bool:
+        """It tells of columns, and fits no model."""
+        return self.needs.summaries
+
     def answers_another(self, spec: JobSpec) -> bool:
         """Whether the question is not the job's: what minimises the mean loss, or, if that is not
         convex, where it is stationary."""
+        if self.summarises:
+            return not spec.summaries
         return self.own_objective or (self.nonconvex and is_convex(spec))
 
     def takes(self, spec: JobSpec, facts: Facts) -> bool:

@@ -20,6 +20,8 @@ def with_set(needs: Needs, spec: JobSpec, facts: Facts) -> JobSpec:
 def _default(needs: Needs, spec: JobSpec, facts: Facts) -> dict[str, object]:
     sets = needs.sets_for(spec)
     free = facts.label == "unbounded" and spec.loss.margin  # weights are as large as labels
+    if needs.summaries or spec.loss.kind == "no_loss":
+        return {"kind": "all"}  # there are no weights
     if (needs.best_over_all or free) and "all" in sets:
         return {"kind": "all"}
     d = spec.loss.weights(facts.columns, facts.classes)

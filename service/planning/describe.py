@@ -166,7 +166,9 @@ def _sequence(node: Sequence, context: _Context) -> Iterator[DescribedRelease]:
     """Moments come first, on lattices of their own; sums in sequence are on the Plan's lattice and
     then, of differences, on the schedule's other."""
     later = getattr(context.part, "later", context.lattice)
-    lattices = iter((*context.plan.schedule.moment_lattices(), context.lattice, later))
+    schedule = context.plan.schedule
+    first = (*schedule.moment_lattices(), *(each.lattice for each in schedule.counted()))
+    lattices = iter((*first, context.lattice, later))
     for inner in node.parts:
         chosen = isinstance(inner, Exponential | Choice | PerturbedMinimum)
         own = context if chosen else replace(context, lattice=next(lattices, context.lattice))
@@ -223,6 +225,9 @@ def _vector(
     elif lattice.kind == "moment":
         step, unit = lattice.step, "lattice units of rows"
         released = "a sum of rows and squares" if lattice.order == 1 else "a sum of second moments"
+    elif lattice.kind == "count":
+        step, unit = 1 / max(lattice.weights), "records, for the most precise of them"
+        released = f"{_plural(len(lattice.sizes), 'table')} of {sum(lattice.sizes)} numbers"
     else:
         step = lattice.step
         differences = lattice is not plan.lattice and lattice is getattr(
@@ -331,6 +336,10 @@ def _weight_noise(plan: Plan, releases: list[DescribedRelease]) -> float | None:
 
 def _summary(plan: Plan) -> str:
     spec = plan.spec
+    if spec.summaries:
+        told = _plural(len(spec.summaries), "summary", "summaries")
+        rows = _plural(plan.facts.rows, "row")
+        return f"It tells {told} of columns, on {rows}, by {plan.algorithm}."
     everywhere = isinf(spec.set.l2_radius(plan.dimension))
     where = "every weight vector" if everywhere else f"the set {_kind(spec.set)}"
     verb = "It fits" if spec.of is None else f"At the model of {spec.of.job} it measures"
@@ -358,8 +367,8 @@ def _kind(thing: BaseModel) -> str:
     return f"{kind} ({given})" if given else kind
 
 
-def _plural(number: int, noun: str) -> str:
-    return f"{_number(number)} {noun}{'' if number == 1 else 's'}"
+def _plural(number: int, noun: str, many: str = "") -> str:
+    return f"{_number(number)} {noun if number == 1 else many or noun + 's'}"
 
 
 def _number(value: float) -> str:

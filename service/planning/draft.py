@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from service.planning.lattice import Lattice, MomentLattice
 from service.planning.releases import Choice, Release
+from service.planning.tables import Counts
 
 
 class Part(BaseModel):
@@ -33,6 +34,10 @@ class Schedule(Part):
 
     def moment_lattices(self) -> tuple[MomentLattice, ...]:
         """Of the moments that a run releases before any sum, if it does."""
+        return ()
+
+    def counted(self) -> tuple[Counts, ...]:
+        """The tables that a run releases, by release, if it does."""
         return ()
 
     def derived_constant(self) -> int | None:

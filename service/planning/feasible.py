@@ -11,11 +11,14 @@ class BaseSet(Kind):
     """A feasible set, convex and closed."""
 
     bounded: ClassVar[bool] = True
-    has_projection: ClassVar[bool] = True  # in closed form
+    has_projection: ClassVar[bool] = True  # to a float's last bits
     has_vertices: ClassVar[bool] = False  # few enough to choose one of them
     nonnegative: ClassVar[bool] = False  # it has no w with an entry below 0
     radial: ClassVar[bool] = False  # the projection keeps w's direction
     separable: ClassVar[bool] = False  # the projection acts on every weight by itself
+    symmetric: ClassVar[bool] = (
+        False  # any entry may change its sign: a projection keeps signs and 0s
+    )
 
     @property
     def norm_exponent(self) -> float | None:
@@ -33,7 +36,7 @@ class BaseSet(Kind):
 
     def project(self, w: Floats) -> Floats:
         """The nearest point."""
-        raise TypeError(f"{self.kind} has no projection in closed form")
+        raise TypeError(f"{self.kind} has no projection")
 
     def least(self, gradient: Floats) -> float:
         """min <gradient, v>."""

@@ -28,6 +28,8 @@ entry, as points stay below 2^50 units. Together less than isqrt(2 d) + 1, or 2 
 
 **Moments.** The vector is a sum of functions of one row and its label: shared/moments.py bounds D.
 
+**Counts.** The vector has the counts of tables, each record in one cell of each: tables.py bounds D.
+
 **Scores.** Candidates' scores are integers, functions of one exact sum of contributions q x with
 |q| <= derivative_units; a choice is made with probability proportional to exp(-score/scale). `scale`
 is the smallest for which T choices on the same rows cost no more than was asked, at all the terms that
@@ -140,6 +142,26 @@ class MomentLattice(_Lattice):
         return columns + 2 if self.order == 1 else columns * (columns + 1) // 2
 
 
+class CountLattice(_Lattice):
+    """How noisy counts are made, of several tables together; every field may be published."""
+
+    kind: Literal["count"] = "count"
+    sizes: tuple[PositiveInt, ...]  # the entries of each table
+    weights: tuple[PositiveInt, ...]  # lattice units per unit of an entry, by table
+    sensitivity_units: PositiveInt
+
+    def release(self) -> Gaussian | Laplace:
+        return self._release(self.sensitivity_units)
+
+    def entries(self, columns: int) -> int:
+        """Of what is released, whatever columns there are."""
+        return sum(self.sizes)
+
+    def deviation(self, table: int) -> float:
+        """The standard deviation of the noise in an entry of this table, in the table's units."""
+        return sqrt(self.variance_of(1 / self.weights[table]))
+
+
 class ScoreLattice(BaseModel):
     """How one candidate is chosen; every field may be published."""
 
@@ -158,7 +180,8 @@ class ScoreLattice(BaseModel):
 
 
 Lattice = Annotated[
-    SumLattice | PointLattice | MomentLattice | ScoreLattice, Field(discriminator="kind")
+    SumLattice | PointLattice | MomentLattice | CountLattice | ScoreLattice,
+    Field(discriminator="kind"),
 ]
 
 

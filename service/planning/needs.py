@@ -51,6 +51,7 @@ class Needs:
     lipschitz: bool = False  # it rests on a bound on slopes, which some have over bounded sets only
     released_model: bool = False  # it is about a model that `of` names
     best_over_all: bool = False  # no set does it better than all of R^d
+    summaries: bool = False  # it tells of columns what `summaries` ask, and fits no loss
 
     def sets_for(self, spec: JobSpec) -> tuple[str, ...]:
         """The kinds of sets that it takes with this job's regulariser."""
@@ -59,7 +60,8 @@ class Needs:
     def takes(self) -> dict[str, Any]:
         """For the card: the names that may stand in a job."""
         losses = self._losses()
-        labels = [label for label in LABELS if set(fitting(label)) & set(losses)]
+        fit = [label for label in LABELS if set(fitting(label)) & set(losses)]
+        labels = list(LABELS) if self.summaries else fit
         if self.bounded_labels:
             labels.remove("unbounded")
         return {
@@ -87,11 +89,14 @@ class Needs:
             "ridge > 0 over the set all": self.ridge_over_all,
             "a Lipschitz loss over the set all": self.lipschitz,
             "a model that a job on the same dataset has released": self.released_model,
+            "summaries in the place of a loss": self.summaries,
         }
         return [words for words, asked in told.items() if asked]
 
     def misfits(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
         """All that this job has and the algorithm does not take, the most telling first."""
+        if self.summaries or spec.summaries or spec.loss.kind == "no_loss":
+            yield from self._fits(spec)
         yield from self._regulariser(spec)
         yield from self._model(spec)
         yield from self._loss(spec, facts)
@@ -102,6 +107,23 @@ class Needs:
                 "needs strong convexity",
                 f"set ridge to at least {self.ridge_min:g} (for example 0.01)",
             )
+
+    def _fits(self, spec: JobSpec) -> Iterator[Misfit]:
+        """Whether a model is asked for, or summaries."""
+        if not self.summaries and spec.summaries:
+            yield Misfit("fits a model and tells no summaries", 'leave "summaries" out')
+        elif not self.summaries:
+            yield Misfit(
+                "fits a loss, and the job names none", f"use the loss {either(self._losses())}"
+            )
+        elif not spec.summaries:
+            yield Misfit(
+                "tells of columns, and the job names none",
+                'set "summaries", for example to [{"kind": "mean", "column": "age"}]',
+                elsewhere=False,
+            )
+        elif spec.loss.kind != "no_loss" or spec.ridge:
+            yield Misfit("fits no model", 'leave "loss" and "ridge" out', elsewhere=False)
 
     def _regulariser(self, spec: JobSpec) -> Iterator[Misfit]:
         kind = spec.regulariser.kind
@@ -185,6 +207,8 @@ class Needs:
 
     def _losses(self) -> list[str]:
         """Those that it takes with a linear model, by their name."""
+        if self.summaries:
+            return []
         return [each.name() for each in LOSSES if self._takes_loss(each(kind=each.name()))]
 
     def _takes_loss(self, loss: BaseLoss) -> bool:

@@ -18,6 +18,7 @@ from service.planning.feasible import DefaultSet
 from service.planning.lattice import Lattice, MomentLattice
 from service.planning.releases import Release
 from service.planning.spec import Facts, JobSpec
+from service.planning.tables import Counts
 
 if TYPE_CHECKING:
     from service.planning.draft import Schedule
@@ -73,6 +74,11 @@ class Plan(Part):
         """Of the moments that are released, if any are."""
         own = (self.lattice,) if isinstance(self.lattice, MomentLattice) else ()
         return self.schedule.moment_lattices() + own
+
+    @property
+    def counted(self) -> tuple[Counts, ...]:
+        """Its releases of tables."""
+        return self.schedule.counted()
 
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))

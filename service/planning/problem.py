@@ -59,6 +59,7 @@ def problem(spec: JobSpec, facts: Facts) -> Problem:
     """The constants of this job's loss on rows within facts.l2 and weights within the set."""
     loss = spec.loss
     check_label(loss, facts)
+    spec.regulariser.require_columns(facts.columns)
     if spec.model.kind != "linear" and not loss.margin:
         raise PlanRefused(
             f"a network needs a loss of one margin, which {loss.kind} is not; use a linear model."

@@ -8,18 +8,24 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_v
 from service.planning.conversion import EPSILON_MAX
 from service.planning.feasible import DefaultSet
 from service.planning.kinds import Public
-from service.planning.losses import Loss
+from service.planning.loss import NoLoss
+from service.planning.losses import AskedLoss
 from service.planning.price import AccountTerms
 from service.planning.regularisers import Regulariser
 from service.planning.regularisers.none import NoRegulariser
 from service.planning.sets import AskedSet
+from service.planning.summaries import ASKED_MAX, ColumnFacts, Summary
 
 
 class Facts(Public):
     """The public facts of a dataset and of the account it spends from. Nothing here was computed
-    from the rows but their number, which the neighbouring relation (replace one) makes public."""
+    from the rows but their number, which the neighbouring relation (replace one) makes public.
+
+    `rows` are those that a model may be fitted to, at positions [0, rows) of the dataset; the
+    `held_out` rows are at the positions after them."""
 
     rows: PositiveInt = Field(le=2**30)  # of contributions below 2^30: no sum leaves int64
+    held_out: int = Field(default=0, ge=0, le=2**30, exclude_if=lambda count: count == 0)
     columns: PositiveInt
     storage: Literal["fixed", "float64"]
     feature_step: PositiveFloat | None = None
@@ -30,6 +36,8 @@ class Facts(Public):
     account: AccountTerms
     # of the account's cap and the analyst's share, where these have terms of their own
     limits: tuple[AccountTerms, ...] = Field(default=(), exclude_if=lambda limits: not limits)
+    # the columns, or the label, that the job's summaries name
+    described: tuple[ColumnFacts, ...] = Field(default=(), exclude_if=lambda columns: not columns)
 
     @model_validator(mode="after")
     def _scales_belong_to_fixed_rows(self) -> Self:
@@ -104,6 +112,10 @@ def _ball_unless_named(value: Any) -> Any:
     return {"kind": "l2_ball", **value} if isinstance(value, dict) else _shorthand(value)
 
 
+def _by_kind(value: Any) -> Any:
+    return [_shorthand(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 ModelKind = Annotated[LinearModel | ReluNetwork, Field(discriminator="kind")]
 
 
@@ -112,8 +124,11 @@ class JobSpec(Public):
 
     dataset: str = Field(pattern=r"^[a-z0-9_]{1,64}$")
     algorithm: str = Field(max_length=64, description='A name from GET /v1/algorithms, or "auto".')
-    loss: Annotated[Loss, BeforeValidator(_shorthand)] = Field(
-        description='A loss with its parameters; a bare name such as "logistic" also works.'
+    loss: Annotated[AskedLoss, BeforeValidator(_shorthand)] = Field(
+        default=NoLoss(),
+        description='A loss with its parameters; a bare name such as "logistic" also works. Left out '
+        "only where nothing is fitted.",
+        exclude_if=lambda loss: loss.kind == "no_loss",
     )
     model: Annotated[ModelKind, BeforeValidator(_shorthand)] = Field(
         default=LinearModel(), description="What a row's margin is; linear by default."
@@ -133,6 +148,12 @@ class JobSpec(Public):
     of: Annotated[Released | None, BeforeValidator(_by_job)] = Field(
         default=None,
         description="For a certificate: the job whose model is certified; its id will do.",
+    )
+    summaries: Annotated[tuple[Summary, ...], BeforeValidator(_by_kind)] = Field(
+        default=(),
+        max_length=ASKED_MAX,
+        description="What to tell of columns, in the place of a model; a bare kind is of the label.",
+        exclude_if=lambda summaries: not summaries,
     )
     privacy: Privacy
     parameters: dict[str, float | int | str | bool] = Field(

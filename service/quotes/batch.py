@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from service.config import Settings
 from service.db import Database
 from service.errors import Problem
-from service.jobs.planned import PlannedSpec, facts_for, plan_for
+from service.jobs.planned import PlannedSpec, facts_for, plan_for, with_columns
 from service.ledger.accounts import find_account
 from service.ledger.admission import Standing, admission, standing
 from service.ledger.statement import limit_view
@@ -32,7 +32,9 @@ def quote_batch(
         used = {spec.dataset for spec in specs}
         rows = connection.execute(select(datasets).where(datasets.c.id.in_(sorted(used)))).all()
         known = {row.id: facts_for(connection, row, principal_id) for row in rows}
-    planned = [_plan(settings, spec, known[spec.dataset][0]) for spec in specs]
+    of_id = {row.id: row for row in rows}
+    abouts = [with_columns(known[one.dataset][0], of_id[one.dataset], one) for one in specs]
+    planned = [_plan(settings, *pair) for pair in zip(specs, abouts, strict=True)]
     of = {name: account.lineage_id for name, (_, account) in known.items()}
     with db.read() as connection:
         accounts = {name: find_account(connection, lineage) for name, lineage in of.items()}

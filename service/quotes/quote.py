@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from service.config import Settings
 from service.db import Database
 from service.errors import BudgetNotSet, PlanRefused
-from service.jobs.planned import PlannedSpec, facts_for, plan_for
+from service.jobs.planned import PlannedSpec, facts_for, plan_for, with_columns
 from service.ledger.accounts import find_account
 from service.ledger.admission import admission, standing
 from service.ledger.statement import budget
@@ -64,6 +64,7 @@ def _facts(db: Database, principal_id: str, authorised: Authorised) -> tuple[Job
         spec = authorised(connection)
         dataset = connection.execute(select(datasets).where(datasets.c.id == spec.dataset)).one()
         facts, account = facts_for(connection, dataset, principal_id)
+        facts = with_columns(facts, dataset, spec)
     return spec, facts, account.lineage_id
 
 

@@ -12,7 +12,9 @@ import numpy as np
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
+from service.planning.summaries import ColumnFacts
 from tests.audit.harness import Game
+from workers.tables import add_tables
 
 ROWS, COLUMNS = 12, 3
 
@@ -165,6 +167,34 @@ def moment_game(algorithm, pair, **job):
         y[3] = (1.0, -1.0)[world]
         worlds.append((x, y))
     return replace(target, worlds=(worlds[0], worlds[1]))
+
+
+DESCRIBED = (
+    ColumnFacts(name="age", kind="numeric", position=1),
+    ColumnFacts(name="pay", kind="unbounded", position=1),
+    ColumnFacts(name="city", kind="categorical", position=1, cells=2),
+)
+
+
+def table_game(summaries, storage="fixed", **privacy):
+    """A canary that is in one cell of every table in world zero and in another in world one."""
+    about = facts(storage, privacy["delta"]).model_copy(update={"described": DESCRIBED})
+    spec = {"dataset": "d", "algorithm": "column-summaries", "privacy": privacy}
+    made = plan(JobSpec.model_validate(spec | {"summaries": summaries}), about)
+    (counts,) = made.counted
+    add = add_tables(about, counts)
+    worlds = []
+    for share, label in ((0, 1.0), (1, -1.0)):
+        x = np.zeros((ROWS, COLUMNS), dtype=np.int16 if storage == "fixed" else np.float64)
+        full = 4095 if storage == "fixed" else 1
+        x[:, 0] = full
+        x[3, 1], x[3, 2] = full * share, full * (1 - share)
+        y = np.ones(ROWS)
+        y[3] = label
+        worlds.append((x, y))
+    moved = (add(*worlds[1]) - add(*worlds[0])).astype(float)
+    direction = moved / np.linalg.norm(moved)
+    return Game(plan=made, worlds=(worlds[0], worlds[1]), position=3, direction=direction)
 
 
 def clip_game(algorithm, storage, canary, **job):

@@ -107,7 +107,7 @@ class Game:
     @property
     def shadowed(self) -> bool:
         """Whether what is released depends on the canary in ways that no one vector says."""
-        return bool(self.plan.moments)
+        return bool(self.plan.moments or self.plan.counted)
 
     @cached_property
     def column(self) -> list[int] | None:
@@ -243,6 +243,10 @@ class Shadowed(Spy):
     def noisy_moments(self, frame: Any) -> NDArray[np.float64]:
         self._other.noisy_moments(frame)
         return super().noisy_moments(frame)
+
+    def noisy_counts(self, *asked: Any) -> NDArray[np.float64]:
+        self._other.noisy_counts(*asked)
+        return super().noisy_counts(*asked)
 
     def derive(self, *coordinates: Any) -> NDArray[np.float64]:
         self._other.derive(*coordinates)

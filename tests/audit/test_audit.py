@@ -19,11 +19,13 @@ from tests.audit.games import (
     rounds,
     shared,
     solved,
+    table_game,
     tilted,
     unbounded,
 )
 from tests.audit.harness import FAMILY, audit, claim
 
+L1 = {"kind": "l1", "strength": 0.1}
 # algorithm, storage, the canary's row, what the job asks: one row per way of being attacked
 BOTH = [  # under noise of either kind
     ("gradient-descent", "fixed", 0, clipped(1)),
@@ -40,7 +42,7 @@ GAUSSIAN = [
     ("accelerated-clipped-sgd", "fixed", 0, clipped(3)),
     ("accelerated-clipped-sgd", "float64", 11, clipped(3, "squared")),
     ("proximal-sgd", "fixed", 4, clipped(3)),
-    ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": {"kind": "l1", "strength": 0.1}}),
+    ("proximal-sgd", "float64", 8, clipped(3) | {"regulariser": L1}),
     (
         "proximal-sgd",
         "fixed",
@@ -59,13 +61,34 @@ GAUSSIAN = [
     ("localized-subgradient", "fixed", 0, unbounded(3, 1e30, "absolute")),
     ("accelerated-sgd", "fixed", 2, clipped(4)),
     ("accelerated-sgd", "float64", 7, clipped(2, "hinge")),
+    ("accelerated-sgd", "fixed", 1, clipped(3, "hinge") | {"regulariser": L1}),
+    ("gradient-descent", "fixed", 8, clipped(3, "absolute") | {"regulariser": L1}),
+    ("localized-subgradient", "fixed", 0, clipped(3, "hinge") | {"regulariser": L1}),
     ("localized-accelerated-sgd", "fixed", 0, clipped(3)),
-    ("output-perturbation", "fixed", 3, solved(steps=3)),
+    ("output-perturbation", "fixed", 3, solved(solver="gradient-descent", steps=3)),
     ("output-perturbation", "fixed", 11, solved("absolute", solver="sgd", steps=2)),
+    ("output-perturbation", "fixed", 4, solved(solver="averaged-passes", steps=8)),
+    ("output-perturbation", "fixed", 2, solved(solver="accelerated", steps=8)),
+    (
+        "adversarial-output-perturbation",
+        "fixed",
+        1,
+        solved(perturbation=0.002, solver="averaged-passes", steps=8),
+    ),
     ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
-    ("adversarial-output-perturbation", "fixed", 7, solved(perturbation=0.002, steps=3)),
+    (
+        "adversarial-output-perturbation",
+        "fixed",
+        7,
+        solved(perturbation=0.002, solver="gradient-descent", steps=3),
+    ),
     ("objective-perturbation", "fixed", 4, tilted()),
-    ("adversarial-output-perturbation", "fixed", 3, solved(perturbation=0.05, steps=3)),
+    (
+        "adversarial-output-perturbation",
+        "fixed",
+        3,
+        solved(perturbation=0.05, solver="gradient-descent", steps=3),
+    ),
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
     ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
@@ -87,9 +110,15 @@ LAPLACE = [
     ("stationarity-certificate", "fixed", 0, certified(radius=0.1, points=4)),
     ("accelerated-sgd", "fixed", 5, clipped(1, "hinge")),
     ("localized-accelerated-sgd", "fixed", 9, clipped(1)),
-    ("output-perturbation", "fixed", 0, solved(steps=3)),
+    ("output-perturbation", "fixed", 0, solved(solver="gradient-descent", steps=3)),
+    ("output-perturbation", "fixed", 5, solved(solver="averaged-passes", steps=8)),
     ("tilted-output-perturbation", "fixed", 1, solved(tilt=0.05, steps=3)),
-    ("adversarial-output-perturbation", "fixed", 2, solved(perturbation=0.002, steps=3)),
+    (
+        "adversarial-output-perturbation",
+        "fixed",
+        2,
+        solved(perturbation=0.002, solver="gradient-descent", steps=3),
+    ),
     ("objective-perturbation", "fixed", 6, tilted()),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2)),
     ("online-to-nonconvex", "fixed", 0, prefixed("first-order", period=1, steps=2, block=1)),
@@ -132,12 +161,24 @@ MOMENTS = [
     ("sufficient-statistics", 17.0, 1e-6, "across", 0.75, {"loss": "squared", "parameters": {}}),
     ("sufficient-statistics", 2.0, 0.0, "across", 0.05, {"loss": "squared", "parameters": {}}),
 ]
-ALPHA = FAMILY / sum(map(len, (GAUSSIAN, LAPLACE, DRAWN, CHOICES, CLIPS, MOMENTS)))
+HISTOGRAMS = [
+    {"kind": "histogram", "column": "age", "bins": 9},
+    {"kind": "histogram", "column": "pay", "lower": 0.2, "upper": 0.8, "bins": 3},
+]
+# epsilon, delta, storage, how much of what was paid the attack must find, the summaries
+TABLES = [
+    (17.0, 1e-6, "fixed", 0.85, ["counts"]),
+    (17.0, 1e-6, "fixed", 0.85, [*HISTOGRAMS, {"kind": "counts", "column": "city"}]),
+    (17.0, 1e-6, "float64", 0.85, ["counts", *HISTOGRAMS]),
+    (2.0, 0.0, "fixed", 0.4, ["counts"]),
+    (2.0, 0.0, "float64", 0.2, ["counts", *HISTOGRAMS]),
+]
+ALPHA = FAMILY / sum(map(len, (GAUSSIAN, LAPLACE, DRAWN, CHOICES, CLIPS, MOMENTS, TABLES)))
 UNGATED_ROUNDS = 3000  # where nothing but the claim is tested
 
 
 def test_every_algorithm_of_the_catalog_is_attacked():
-    others = {row[0] for row in (*CHOICES, *MOMENTS)}
+    others = {row[0] for row in (*CHOICES, *MOMENTS)} | {"column-summaries"}
     assert {row[0] for row in GAUSSIAN} == {row[0] for row in LAPLACE} == set(CATALOG) - others
 
 
@@ -209,4 +250,13 @@ def test_moments_and_sums_over_derived_rows_hide_the_canary_as_promised(
 ):
     name = f"moments {algorithm} {epsilon} {delta} {pair} {job}"
     target = moment_game(algorithm, pair, epsilon=epsilon, delta=delta, **job)
+    assert hides(target, name, depth, lambda found, paid, _: found.white >= least * paid)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "storage", "least", "summaries"), TABLES)
+def test_tables_of_counts_hide_the_canary_as_promised_and_hardly_better(
+    epsilon, delta, storage, least, summaries, depth
+):
+    name = f"tables {epsilon} {delta} {storage} {summaries}"
+    target = table_game(summaries, storage, epsilon=epsilon, delta=delta)
     assert hides(target, name, depth, lambda found, paid, _: found.white >= least * paid)

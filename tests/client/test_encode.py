@@ -114,7 +114,7 @@ def test_a_table_means_the_same_in_every_library(made):
         ({**TABLE, "age": [1]}, "column 'rooms': the columns differ in length"),
         ({**TABLE, "age": [1, 2, object(), 4]}, "cells are strings or numbers, not object"),
         ({**TABLE, "age": ["x"] * 4}, "row 0, column 'age': not a number: 'x'"),
-        (np.ones((2, 3)), "X has 3 features, but the model is expecting 4 features as input"),
+        (np.ones((2, 3)), "X has 3 features, but Model is expecting 4 features as input"),
         (np.ones(4), "Reshape your data"),
     ],
 )

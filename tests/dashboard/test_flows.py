@@ -314,14 +314,18 @@ def test_every_algorithm_has_a_page_for_its_job(site, visit):
         asked = {**job(scene.dataset, 1.0, name), "parameters": {}, **entry.example}
         if entry.certifies:
             asked["of"] = done["id"]
+        if entry.summarises:
+            del asked["loss"]
         done = scene.analyst.wait(scene.analyst.submit(asked)["id"])
         assert done["state"] == "succeeded", name
         page.goto(f"{site.url}/#/jobs/{done['id']}")
         expect(page.get_by_text(entry.title)).to_be_visible()
         shown = "Stationarity" if entry.certifies else "Model"
+        shown = "Counts: y" if entry.summarises else shown
         expect(page.get_by_role("heading", name=shown)).to_be_visible()
         known = known_noise(scene.analyst.request("GET", f"/v1/jobs/{done['id']}/plan"))
-        expect(page.locator(".error")).to_have_count(5 if known else 0)
+        bars = 2 if entry.summarises else 0
+        expect(page.locator(".error")).to_have_count(5 if known else bars)
         if known:
             said = page.get_by_text("Error bars").inner_text()
             assert float(re.search(r"\(([\d.e-]+) in", said)[1]) == pytest.approx(known, rel=1e-3)

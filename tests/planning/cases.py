@@ -28,6 +28,7 @@ JOBS: dict[str, dict[str, Any]] = {
         "set": {"kind": "l1_ball", "radius": 2.0},
     },
     "stochastic-frank-wolfe": {"loss": "savage", "set": {"kind": "lp_ball"}},
+    "column-summaries": {"summaries": ["counts"], "set": "all"},
 }
 # Those that release noisy sums over ranges of rows, and nothing else.
 SUMS = {
@@ -95,5 +96,6 @@ def spec(algorithm: str, epsilon: float = 1.0, delta: float | None = None, **mor
 
 def planned(algorithm: str, about: Facts, epsilon: float, delta: float | None = None) -> Plan:
     """The plan of a row; rows without a norm bound get the clip that they need."""
-    clip = {"parameters": {"clip": 1.0}} if about.storage == "float64" else {}
+    clipped = "clip" in CATALOG[algorithm].parameters.model_fields
+    clip = {"parameters": {"clip": 1.0}} if about.storage == "float64" and clipped else {}
     return plan(spec(algorithm, epsilon, delta, **clip), about)

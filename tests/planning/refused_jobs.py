@@ -163,14 +163,15 @@ REFUSED = {  # facts, refused job, what the refusal says, the job that it points
     ),
     "a regulariser elsewhere": (
         facts(),
+        spec("accelerated-clipped-sgd", regulariser={"kind": "l1", "strength": 0.1}),
+        'leave "regulariser" out, or use accelerated-sgd, localized-accelerated-sgd, '
+        "localized-subgradient, proximal-sgd or gradient-descent.",
         spec(GD, regulariser={"kind": "l1", "strength": 0.1}),
-        'leave "regulariser" out, or use proximal-sgd.',
-        spec("proximal-sgd", regulariser={"kind": "l1", "strength": 0.1}),
     ),
     "a regulariser over a set without its operator": (
         facts(),
         spec("proximal-sgd", set="simplex", regulariser={"kind": "l1", "strength": 0.1}),
-        f"it runs over: {', '.join(s.name() for s in SETS if s.radial or s.separable)};",
+        f"it runs over: {', '.join(s.name() for s in SETS if s.symmetric or s.separable)};",
         spec("proximal-sgd", set="box", regulariser={"kind": "l1", "strength": 0.1}),
     ),
     "groups of another number of features": (

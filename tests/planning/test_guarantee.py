@@ -13,7 +13,7 @@ import pytest
 from service.errors import PlanRefused
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import UNITS, budget_units
-from service.planning.lattice import SCALE_MAX, MomentLattice, ScoreLattice, SumLattice
+from service.planning.lattice import SCALE_MAX, PointLattice, ScoreLattice, SumLattice
 from service.planning.plan import Plan
 from service.planning.price import (
     epsilon_alone,
@@ -111,8 +111,13 @@ def test_the_guarantee(case):
         if lattice.derivative_units is not None:
             entry = lattice.derivative_units * made.facts.linf_units
         assert rows * entry < 2**63
-    elif not isinstance(lattice, MomentLattice):
-        assert lattice.release().sensitivity == lattice.sensitivity_units > lattice.slack_units
+    else:
+        assert lattice.release().sensitivity == lattice.sensitivity_units
+        assert (
+            not isinstance(lattice, PointLattice) or lattice.sensitivity_units > lattice.slack_units
+        )
+    for counts in made.counted:
+        assert rows * max(counts.lattice.weights) < 2**62
 
 
 def test_another_process_with_other_hashes_plans_the_same():

@@ -15,7 +15,9 @@ from service.planning.losses import LOSSES, Loss, fitting
 from service.planning.problem import problem
 from service.planning.regularisers import REGULARISERS, Regulariser
 from service.planning.sets import SETS, FeasibleSet
+from service.planning.sets.lp_ball import LpBall
 from service.planning.spec import Facts
+from service.planning.vectors import norm
 from tests.planning.cases import facts, spec
 
 FOLDER = Path(service.planning.__file__).parent
@@ -106,6 +108,24 @@ def test_a_set_projects_as_it_says(feasible):
         assert not feasible.separable or w[:1] == pytest.approx(feasible.project(z[:1]))
         assert not feasible.nonnegative or w.min() >= 0
         assert np.abs(w).sum() <= (feasible.l1_norm or np.inf) * (1 + 1e-12)
+        assert not feasible.symmetric or (w * z >= 0).all()
+        flipped = feasible.project(np.array([-1.0, 1.0, 1.0]) * z)
+        assert not feasible.symmetric or flipped == pytest.approx(w * [-1, 1, 1], abs=1e-12)
+
+
+@pytest.mark.parametrize("p", [1.0001, 1.01, 1.3, 1.7, 2.0])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e9, 1e100])
+def test_the_projection_on_an_lp_ball_leaves_a_right_angle(p, scale):
+    """No point of the ball lies further along z - w than w does, to the float's last bits or
+    nearly."""
+    ball = LpBall(p=p, radius=0.5)
+    for z in np.random.default_rng(2).normal(size=(4, 9)) * scale:
+        w = ball.project(z)
+        away = (z - w) / np.linalg.norm(z - w)
+        assert norm(w, p) == pytest.approx(0.5, rel=1e-12)
+        assert away @ ball.lowest(-away) - away @ w <= 1e-11 + 1e-15 / (p - 1) ** 2
+    assert ball.project(np.array([0.0, -3.0, 0.0])) == pytest.approx([0.0, -0.5, 0.0])
+    assert ball.project(np.array([0.1, -0.1])).tolist() == [0.1, -0.1]
 
 
 @each_set
@@ -134,5 +154,5 @@ def test_a_set_has_the_vertices_that_it_says(feasible):
 def test_a_regulariser_is_refused_over_a_set_that_does_not_suit_it():
     lasso = {"kind": "group_lasso", "strength": 0.1, "groups": [1]}
     job = spec("proximal-sgd", regulariser=lasso, set="box")
-    with pytest.raises(PlanRefused, match="it runs over: all, l2_ball"):
+    with pytest.raises(PlanRefused, match="it runs over: all, l2_ball;"):
         plan(job, facts())

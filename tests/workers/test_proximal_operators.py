@@ -10,7 +10,10 @@ from service.planning.regularisers.l1 import L1
 from service.planning.regularisers.none import NoRegulariser
 from service.planning.sets.all import AllSpace
 from service.planning.sets.box import Box
+from service.planning.sets.l1_ball import L1Ball
 from service.planning.sets.l2_ball import L2Ball
+from service.planning.sets.lp_ball import LpBall
+from service.planning.sets.simplex import Simplex
 from tests.planning.cases import facts, spec
 from tests.workers.heavy_tails import Noiseless
 from tests.workers.records import (
@@ -42,16 +45,24 @@ def value(h, w):
             return h.strength * sum(np.sqrt(p.size) * np.linalg.norm(p) for p in parts)
 
 
-FEASIBLE = [AllSpace(), L2Ball(radius=1.0), Box(lower=-0.6, upper=0.5)]
+FEASIBLE = [
+    AllSpace(),
+    L2Ball(radius=1.0),
+    L1Ball(radius=1.0),
+    LpBall(p=1.3, radius=0.8),
+    Box(lower=-0.6, upper=0.5),
+    Box(lower=0.2, upper=0.5),
+    Simplex(),
+]
 
 
 @pytest.mark.parametrize(
     ("h", "feasible"),
-    [  # the plan refuses group lasso over a box
+    [
         pytest.param(h, feasible, id=f"{h.kind}-{feasible.kind}")
         for h in REGULARISERS
         for feasible in FEASIBLE
-        if (h.kind, feasible.kind) != ("group_lasso", "box")
+        if h.suits(type(feasible))
     ],
 )
 def test_the_operator_minimises_what_it_should(h, feasible):
@@ -59,7 +70,7 @@ def test_the_operator_minimises_what_it_should(h, feasible):
     elastic net's square is no part of it."""
     rng = np.random.default_rng(4)
     for eta in (0.1, 1.0):
-        for _ in range(20):
+        for _ in range(10):
             z = rng.normal(size=7) * 2
 
             def objective(w, z=z, eta=eta):
@@ -67,9 +78,43 @@ def test_the_operator_minimises_what_it_should(h, feasible):
 
             found = feasible.project(h.prox(z, eta, 7))
             least = objective(found)
-            scales = 10.0 ** rng.uniform(-6, 1, size=(200, 1))
-            for other in found + scales * rng.normal(size=(200, 7)):
+            scales = 10.0 ** rng.uniform(-6, 1, size=(100, 1))
+            for other in found + scales * rng.normal(size=(100, 7)):
                 assert objective(feasible.project(other)) >= least - 1e-12
+
+
+@pytest.mark.parametrize(
+    ("h", "feasible"),
+    [
+        (L1(strength=1.0), Simplex()),
+        (GroupLasso(strength=0.5, groups=(3, 3)), L1Ball(radius=0.5)),
+        (GroupLasso(strength=0.5, groups=(3, 3)), LpBall(p=1.3, radius=0.8)),
+        (GroupLasso(strength=0.5, groups=(3, 3)), Box(lower=-0.2, upper=0.1)),
+    ],
+    ids=lambda part: part.kind,
+)
+def test_where_a_regulariser_does_not_suit_a_set_the_projection_is_another_point(h, feasible):
+    rng, worse = np.random.default_rng(4), 0.0
+    assert not h.suits(type(feasible))
+    for _ in range(20):
+        z = rng.normal(size=7)
+        found = feasible.project(h.prox(z, 1.0, 7))
+        values = [
+            value(h, w) + (w - z) @ (w - z) / 2
+            for w in map(feasible.project, found + 0.05 * rng.normal(size=(300, 7)))
+        ]
+        worse = max(worse, value(h, found) + (found - z) @ (found - z) / 2 - min(values))
+    assert worse > 1e-4
+
+
+def test_a_network_s_outer_weights_are_penalised_one_by_one_and_its_offset_is_not():
+    """Two hidden units of three columns, intercepts first; then two outer weights and an offset."""
+    w = np.arange(1.0, 10.0)
+    assert L1(strength=2.0).prox(w, 1.0, 3, 2).tolist() == [1, 0, 1, 4, 3, 4, 5, 6, 9]
+    lasso = GroupLasso(strength=2.0, groups=(1, 1))
+    assert lasso.prox(w, 1.0, 3, 2).tolist() == [1, 0, 1, 4, 3, 4, 5, 6, 9]
+    net = ElasticNet(l1=0.0, l2=2.0)
+    assert net.smooth_gradient(w, 3, 2).tolist() == [0, 4, 6, 0, 10, 12, 14, 16, 0]
 
 
 def test_intercepts_are_left_alone_one_per_class():

@@ -13,6 +13,7 @@ from workers.optimizers.acceleration import (
     squared_metric,
     stage_clip,
 )
+from workers.optimizers.regularised import Regularised
 from workers.progress import Progress
 
 Floats = NDArray[np.float64]
@@ -23,9 +24,18 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, AcceleratedSgdSchedule)
     w = feasible.project(np.zeros(plan.dimension))
     clip, ridge = stage_clip(plan, data), plan.spec.ridge
-    longer = squared_metric(plan, schedule.intercept)
-    gradient = mean_gradient(data, progress, schedule.batch, 0, plan.facts.rows)
+    longer, h = squared_metric(plan, schedule.intercept), Regularised(plan)
+    gradient = h.gradient(mean_gradient(data, progress, schedule.batch, 0, plan.facts.rows))
     for stage in schedule.stages:
         of_clip = at_clip(stage, clip, ridge)
-        w = ac_sa(gradient, w, of_clip, schedule.smoothness, feasible, ridge=ridge, longer=longer)
+        w = ac_sa(
+            gradient,
+            w,
+            of_clip,
+            schedule.smoothness,
+            feasible,
+            ridge=ridge,
+            longer=longer,
+            prox=h.prox,
+        )
     return w

@@ -8,6 +8,7 @@ from service.planning.plan import Plan
 from workers.data import Data
 from workers.directions import start_of
 from workers.optimizers.acceleration import mean_gradient, squared_metric
+from workers.optimizers.regularised import Regularised
 from workers.progress import Progress
 from workers.randomness import Use
 
@@ -17,11 +18,13 @@ def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     assert isinstance(schedule, GradientDescentSchedule)
     clip, longer = data.settle_clip(), squared_metric(plan, schedule.intercept)
     eta = schedule.step_size / (clip if schedule.step_per_clip else 1.0)
-    gradient = mean_gradient(data, progress, schedule.batch or plan.facts.rows, 0, plan.facts.rows)
+    h, rows = Regularised(plan), plan.facts.rows
+    gradient = h.gradient(mean_gradient(data, progress, schedule.batch or rows, 0, rows))
     w = plan.spec.set.project(start_of(plan, data.stream(Use.PATH, 1)))
     mean = np.zeros_like(w)
     for t in range(schedule.steps):
-        w = plan.spec.set.project(w - eta * longer * (gradient(w) + plan.spec.ridge * w))
+        w = w - eta * longer * (gradient(w) + plan.spec.ridge * w)
+        w = plan.spec.set.project(h.prox(w, eta))
         if t >= schedule.steps - schedule.averaged:
             mean += w / schedule.averaged
     return mean

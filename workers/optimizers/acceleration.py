@@ -65,15 +65,18 @@ def ac_sa(
     pull: float = 0.0,
     centre: Floats | float = 0.0,
     longer: Floats | float = 1.0,
+    prox: Callable[[Floats, float], Floats] | None = None,
 ) -> Floats:
-    """One stage on f(w) + (ridge/2)||w||^2 + (pull/2)||w - centre||^2; `gradient` is that of f. Where
-    no set projects, distances are of w over the root of `longer`, weight by weight."""
+    """One stage on f(w) + h(w) + (ridge/2)||w||^2 + (pull/2)||w - centre||^2; `gradient` is that of f,
+    `prox` the operator of h. Where no set projects, distances are of w over the root of `longer`,
+    weight by weight, which is 1 where h is not 0."""
     w, mean, mu = start, start, ridge + pull
     for t in range(1, stage.steps + 1):
         a = 2 / (t + 1)
         c = 2 * (2 * smoothness + stage.damping) / (t * (t + 1)) + mu * (t - 1) / (t + 1)
         g = gradient((1 - a) * mean + a * w)
         step = a * longer
-        w = feasible.project((c * w + step * (pull * centre - g)) / (c + step * mu))
+        w = (c * w + step * (pull * centre - g)) / (c + step * mu)
+        w = feasible.project(w if prox is None else prox(w, a / (c + a * mu)))
         mean = (1 - a) * mean + a * w
     return mean

@@ -196,14 +196,15 @@ class PrivateClassifier(PrivateEstimator):
         return self._fitted().decision_function(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        return np.asarray(self.classes_[Model.chosen(self.decision_function(X))])
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[Model.chosen(scores)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows that are predicted right, values compared as the schema says."""
-        key = self._fitted().encoder.key
+        scores, key = self.decision_function(X), self.model_.encoder.key
         told = {key(value): i for i, value in enumerate(self.classes_)}
         right = [told.get(key(value)) for value in np.asarray(y).tolist()]
-        hits = np.array(right, dtype=object) == Model.chosen(self.decision_function(X))
+        hits = np.array(right, dtype=object) == Model.chosen(scores)
         return float(np.average(hits.astype(float), weights=sample_weight))
 
 

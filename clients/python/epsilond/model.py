@@ -20,7 +20,7 @@ class Model:
     `coef_` and `intercept_` have one entry per class for softmax; a geometric median has a `location`
     instead, in the columns' own units and the order of `feature_names_in_`. A network has weights of
     encoded rows: `network` holds `hidden` (a list per unit, the constant first), `outer` and `offset`;
-    a certificate has a `certificate`.
+    a certificate has a `certificate`, and a job that fitted nothing has `summaries`.
     """
 
     def __init__(self, card: JSON) -> None:
@@ -28,6 +28,7 @@ class Model:
         self.encoder = Encoder(card["encoder"])
         self.location: list[float] | None = card.get("location")
         self.certificate: JSON | None = card.get("certificate")
+        self.summaries: list[JSON] | None = card.get("summaries")
         self.network: JSON | None = card.get("network")
         linear = card["coef_"] is not None
         self.coef_: Floats = np.asarray(card["coef_"] if linear else [])
@@ -51,7 +52,7 @@ class Model:
     def decision_function(self, rows: Any) -> Floats:
         """The margin of each row, or one per class."""
         if not self.predicts:
-            raise TypeError("without coefficients it predicts nothing; see location or certificate")
+            raise TypeError("without coefficients it predicts nothing; see its parts")
         x = self.encode(rows)
         if self.network is not None:
             hidden = np.maximum(x @ np.asarray(self.network["hidden"]).T, 0.0)

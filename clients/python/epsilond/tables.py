@@ -109,7 +109,7 @@ def _from_array(encoder: Encoder, rows: Any) -> Columns:
         )
     if array.shape[1] != len(encoder.names):
         raise ValueError(
-            f"X has {array.shape[1]} features, but the model is expecting {len(encoder.names)} "
+            f"X has {array.shape[1]} features, but Model is expecting {len(encoder.names)} "
             f"features as input, in this order: {', '.join(encoder.names[:20])}"
         )
     return {name: _array(array[:, j]) for j, name in enumerate(encoder.names)}

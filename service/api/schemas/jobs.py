@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from service.api.schemas.common import JOBS_MAX, RequestBody, SpecRequest
 from service.api.schemas.quotes import ChoiceView
 from service.datasets.schema import Schema
+from service.jobs.told import Summary
 from service.planning.describe import Description
 from service.planning.spec import JobSpec
 
@@ -92,6 +93,18 @@ class CertificateView(BaseModel):
     confidence: float
 
 
+class SummariesView(BaseModel):
+    """What columns look like: each number with the interval that holds the population's, over the
+    drawing of rows and the noise."""
+
+    object: Literal["summaries"] = "summaries"
+    job: str
+    rows: int
+    data: list[Summary]
+    guarantee: dict[str, Any]
+    plan_digest: str
+
+
 class NetworkView(BaseModel):
     hidden: list[list[float]] = Field(
         description="One list per hidden unit: a number per encoded column, the constant first."
@@ -101,10 +114,10 @@ class NetworkView(BaseModel):
 
 
 class ModelView(BaseModel):
-    object: Literal["model", "certificate"] = "model"
+    object: Literal["model", "certificate", "summary"] = "model"
     job: str
     algorithm: str
-    loss: dict[str, Any]
+    loss: dict[str, Any] | None = Field(description="Null where nothing was fitted.")
     coef_: list[float] | list[list[float]] | None = Field(
         description="One number per feature; for softmax one such list per class."
     )
@@ -118,6 +131,9 @@ class ModelView(BaseModel):
     )
     network: NetworkView | None = Field(
         default=None, description="Networks only: the margin is outer . max(0, hidden x) + offset."
+    )
+    summaries: list[Summary] | None = Field(
+        default=None, description="In the place of a model, of a job that asks for them."
     )
     feature_names_in_: list[str]
     classes_: list[str] | None

@@ -27,6 +27,7 @@ MODULES = (
     "tilted_output_perturbation",
     "adversarial_output_perturbation",
     "objective_perturbation",
+    "column_summaries",
 )
 ALGORITHMS: dict[str, Algorithm] = {
     module: import_module(f"service.planning.algorithms.{module}").ALGORITHM for module in MODULES

@@ -1,7 +1,8 @@
 """Accelerated stochastic descent on the smoothed loss: few passes where n is large.
 
-**Problem.** min over a convex set of (1/n) sum l(w; x_i, y_i) + (mu/2) ||w||^2, l convex, with
-mu = ridge, which may be zero. W and D as in shared/acceleration.py.
+**Problem.** min over a convex set of (1/n) sum l(w; x_i, y_i) + (mu/2) ||w||^2 + h(w), l convex, with
+mu = ridge, which may be zero, and h a regulariser with a proximal operator, if any. W and D as in
+shared/acceleration.py.
 
 **Schedule.** KLL algorithm 4: AC-SA (its algorithm 3) with noisy gradients of batches, on a smooth
 loss, in up to four stages; a loss with a corner is smoothed: shared/acceleration.py has the steps, the
@@ -38,7 +39,7 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
-from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
 from service.planning.problem import problem
 from service.planning.shared.acceleration import (
     STEPS,
@@ -83,7 +84,7 @@ class AcceleratedSgdSchedule(Schedule):
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    n, d, mu = p.n, p.d, spec.ridge
+    n, d, mu, h = p.n, p.d, spec.ridge, spec.regulariser
     asked = parameters.batch_of(n)
     clip = clipping(parameters, p, facts, goal)
     goal, metric = clip.goal, Metric.of(spec, facts, p)
@@ -99,7 +100,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         noise = noise_variance(goal, plain, batch, n, steps)
         V = wide * noise * (C / clip.C) ** 2 / batch**2 + drawing_variance(C, batch, n)
         for beta in smooth.choices(steps, D, mu):
-            error, _ = staged(steps, beta, mu, D, V)
+            error, _ = staged(steps, beta + h.square, mu, D, V)
             bound, seconds = error + smooth.bias(beta), pace.seconds(steps, batch, n)
             candidates.append(Candidate(bound, seconds, steps, batch, beta))
     best = quickest(candidates)
@@ -107,7 +108,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
 
     lattice = calibrate_sampled(goal, facts, p, clip.bound, batch, n, steps)
     V = wide * lattice.variance * (C / clip.C) ** 2 / batch**2 + drawing_variance(C, batch, n)
-    error, stages = staged(steps, beta, mu, D, V)
+    error, stages = staged(steps, beta + h.square, mu, D, V)
     if clip.choice is not None:
         stages = per_clip(stages, C, facts)
     # KLL Theorem 3.1 with its constant c2 = 1, per mean
@@ -116,7 +117,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         dimension=p.d,
         smoothing=smooth.smoothing(beta),
         schedule=AcceleratedSgdSchedule(
-            batch=batch, smoothness=rounded(beta), stages=stages, intercept=metric.stored
+            batch=batch,
+            smoothness=rounded(beta + h.square),
+            stages=stages,
+            intercept=metric.stored,
         ),
         lattice=lattice,
         private_clip=clip.choice,
@@ -148,7 +152,7 @@ ALGORITHM = Algorithm(
     theorem="4.9 and 4.11",
     problem="convex losses, smooth or not, over any set with a projection",
     cost="one noisy sum over a random batch per step, amplified by sampling; costs add",
-    needs=Needs(sets=WITH_A_PROJECTION, best_over_all=True),
+    needs=Needs(sets=WITH_A_PROJECTION, regularisers=WITH_THEIR_SETS, best_over_all=True),
     parameters=Parameters,
     schedule=AcceleratedSgdSchedule,
     plan=plan,

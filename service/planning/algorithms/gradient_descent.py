@@ -1,10 +1,13 @@
 """Noisy gradient descent: the baseline that every other algorithm is compared with.
 
-**Problem.** min over a convex set of (1/n) sum l(w; x_i, y_i) + (ridge/2) ||w||^2, l convex. W is the
-set's l2 radius (10 stands in for it in the schedule where the set is all of R^d).
+**Problem.** min over a convex set of (1/n) sum l(w; x_i, y_i) + (ridge/2) ||w||^2 + h(w), l convex, h
+a regulariser with a proximal operator, if any. W is the set's l2 radius (what reach.py expects stands
+in for it in the schedule where the set is all of R^d).
 
 **Schedule.** KLL algorithm 2: T times, release the sum of B records' clipped gradients plus noise,
-then w <- P(w - eta (g/B + ridge w)) with eta = 1/(beta + ridge). By default B = n: nothing is drawn.
+then w <- P(prox_(eta h)(w - eta (g/B + ridge w))) with eta = 1/(beta + ridge), which is the proximal
+gradient step of h on the set, for the sets that the plan admits (regulariser.py); an elastic net's
+square goes with gradient and smoothness. By default B = n: nothing is drawn.
 The output is the mean of the last half of the iterates ("some function of the iterates"). T balances
 the descent error beta W^2/T against the noise d T 2 L^2/(rho n^2 beta) unless it is set:
 T = beta W n sqrt(rho/(2 d))/L, kept within [10, 500]. A loss with a corner is replaced by its Moreau
@@ -40,7 +43,7 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, Target, target
-from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
 from service.planning.problem import Problem, problem
 from service.planning.shared.clip import Clipping, clipping, typical_length
 from service.planning.shared.reach import Metric, within
@@ -86,7 +89,7 @@ class Parameters(Batches):
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    p, goal = problem(spec, facts), target(spec, facts)
+    p, goal, h = problem(spec, facts), target(spec, facts), spec.regulariser
     if spec.model.kind != "linear":
         return _network(spec, facts, parameters, p, goal)
     clip, batch = clipping(parameters, p, facts, goal), parameters.batch_of(p.n) or p.n
@@ -94,7 +97,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     W, wide, L = reach(spec, facts, goal, p), metric.wide(p.d), typical_length(clip, facts)
     X2 = sqrt(metric.steeper) * (p.X2 if p.rowwise else 1.0)  # of a row, in that metric
     if p.is_smooth:
-        balanced = p.smoothness * X2**2 * W * n * sqrt(goal.rho / (2 * wide)) / L
+        balanced = (p.smoothness * X2**2 + h.square) * W * n * sqrt(goal.rho / (2 * wide)) / L
     else:
         balanced = goal.rho * n**2 / (2 * wide)
     steps = parameters.steps or min(500, max(STEPS_MIN, ceil(balanced)))
@@ -105,7 +108,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         p, smoothing = replace(p, smoothness=smoothness), Moreau(smoothness=smoothness)
         bias = p.lipschitz**2 / (2 * smoothness)
 
-    beta = p.smoothness * X2**2
+    beta = p.smoothness * X2**2 + h.square
     lattice = calibrate_sampled(goal, facts, p, clip.bound, batch, n, steps)
     noise = wide * lattice.variance * (L / clip.C) ** 2
     variance = noise / batch**2 + drawing_variance(L, batch, n)
@@ -205,14 +208,15 @@ def _assembled(
 
 
 def _require_steps_that_stay(spec: JobSpec, schedule: GradientDescentSchedule) -> None:
-    """A step takes w to (1 - step_size ridge) w and something bounded, where the intercept's steps are
-    longer. Where that factor is below -1 and no set holds w, it would soon leave the floats, and the
-    job would fail after its charge."""
+    """A step takes w to (1 - step_size ridge) w and something bounded (less, for an elastic net),
+    where the intercept's steps are longer. Where that factor is below -1 and no set holds w, it would
+    soon leave the floats, and the job would fail after its charge."""
     step, longer = schedule.step_size, (schedule.intercept or 1.0) ** 2
-    if not spec.set.bounded and step * spec.ridge * longer > 2:
+    pulled = max(spec.ridge * longer, spec.ridge + spec.regulariser.square)
+    if not spec.set.bounded and step * pulled > 2:
         raise PlanRefused(
             f"over all of R^d steps of {step:g} diverge with ridge {spec.ridge:g}; set "
-            f"parameters.step_size to {1 / (spec.ridge * longer):g}, or use the set l2_ball."
+            f"parameters.step_size to {1 / pulled:g}, or use the set l2_ball."
         )
 
 
@@ -240,7 +244,12 @@ ALGORITHM = Algorithm(
     problem="convex losses over any set with a projection, and ReLU networks (without a "
     "theorem); rows may be unbounded",
     cost="one noisy sum per step, over all rows or over a random batch; costs add",
-    needs=Needs(sets=WITH_A_PROJECTION, models=("linear", "relu_network"), best_over_all=True),
+    needs=Needs(
+        sets=WITH_A_PROJECTION,
+        models=("linear", "relu_network"),
+        regularisers=WITH_THEIR_SETS,
+        best_over_all=True,
+    ),
     parameters=Parameters,
     schedule=GradientDescentSchedule,
     plan=plan,

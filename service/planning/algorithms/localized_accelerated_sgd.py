@@ -1,27 +1,28 @@
 """Localized accelerated descent: population risk, in phases on disjoint rows.
 
-**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows
-drawn independently from a population; ridge may be zero. W and D as in shared/acceleration.py.
+**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 + h(w), l convex, h a
+regulariser with a proximal operator, if any, for rows drawn independently from a population; ridge may
+be zero. W and D as in shared/acceleration.py.
 
 **Schedule.** KLL algorithm 5: k phases on disjoint ranges of row positions, each half as long as
 the one before. Phase i adds (p_i/2) ||w - w_(i-1)||^2, which pulls towards the last phase's output
 w_(i-1), and minimises the whole over its own rows from there by AC-SA: T steps with restarts, the
-pull and the ridge solved exactly in the proximal step. p_i = 8 p_(i-1): the paper's 1/(eta_i n_i)
+pull, the ridge and h solved exactly in the proximal step. p_i = 8 p_(i-1): the paper's 1/(eta_i n_i)
 with eta_i = eta/4^i as in Feldman, Koren and Talwar 2020, since no phase gets a smaller budget.
 With E_i bounding E ||w_i - w*_i||^2, the distance to the phase's own minimiser, and G bounding
 gradients,
 
-    E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + G sqrt(E_k),   mu_i = p_i + ridge,
+    E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + H sqrt(E_k),   mu_i = p_i + ridge,
 
-E_0 = D^2, and E_i = 2/mu_i times the bound of AC-SA plus the bias of the smoothing, for a start
-within min(2 D, (G + ridge D)/mu_i). T, the batches' share of their phase (1/2^j), the smoothness,
-p_1 and k are those for which the whole is smallest or nearly so, chosen as shared/subsampling.py
-says. p_1 is looked for among G/D times powers of 2, from the root of (8 G^2/n_1 + 32 V/T)/D^2 on,
-where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest: what the first phase adds for batches of
-variance V where the loss is smooth and has no ridge. A ridge makes smaller ones do, down to none in
-effect, as it keeps minimisers near each other by itself: then the sum is 4 G^2/(ridge n) and less,
-the rate of Lemma 5.5 without its repetitions. k is 1 + log4 sqrt(d/rho), for which the last term is
-below the others, or 2 or 4 more, as rows allow, which a corner's bias asks for.
+H = G and the largest subgradient of h, E_0 = D^2, and E_i = 2/mu_i times the bound of AC-SA plus the
+bias of the smoothing, for a start within min(2 D, (H + ridge D)/mu_i). T, the batches' share of their
+phase (1/2^j), the smoothness, p_1 and k are those for which the whole is smallest or nearly so, chosen
+as shared/subsampling.py says. p_1 is looked for among G/D times powers of 2, from the root of (8
+G^2/n_1 + 32 V/T)/D^2 on, where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest: what the first phase
+adds for batches of variance V where the loss is smooth and has no ridge. A ridge makes smaller ones
+do, down to none in effect, as it keeps minimisers near each other by itself: then the sum is 4
+G^2/(ridge n) and less, the rate of Lemma 5.5 without its repetitions. k is 1 + log4 sqrt(d/rho), for
+which the last term is below the others, or 2 or 4 more, as rows allow, which a corner's bias asks for.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T times the noisy sum over a fresh
 secret batch of its own rows [start, stop), of sensitivity 2c, for contributions of norm at most c
@@ -49,7 +50,7 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
 from service.planning.lattice import calibrate, target
-from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
 from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.acceleration import (
@@ -122,6 +123,8 @@ class _Bound:
     G: float
     ridge: float
     smooth: Smoother
+    steepest: float  # H
+    square: float  # of h
 
     def total(
         self, rows: list[tuple[int, int]], steps: int, variance: float, beta: float, first: float
@@ -132,17 +135,17 @@ class _Bound:
             pull = first * 8.0**i
             mu = pull + self.ridge
             V = variance / batch**2 + drawing_variance(self.G, batch, population)
-            reach = min(2 * self.D, (self.G + self.ridge * self.D) / mu)
-            solved, stages = staged(steps, beta, mu, reach, V)
+            reach = min(2 * self.D, (self.steepest + (self.ridge + self.square) * self.D) / mu)
+            solved, stages = staged(steps, beta + self.square, mu, reach, V)
             error += pull / 2 * distance + 4 * self.G**2 / (mu * population)
             distance = min(4 * self.D**2, 2 / mu * (solved + self.smooth.bias(beta)))
             phases.append((pull, stages))
-        return error + self.G * sqrt(distance), phases
+        return error + self.steepest * sqrt(distance), phases
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    n, d = p.n, p.d
+    n, d, h = p.n, p.d, spec.regulariser
     require_rows(parameters.halvings, n)
     clip = clipping(parameters, p, facts, goal)
     goal, G = clip.goal, typical_length(clip, facts)
@@ -150,9 +153,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     D = start_distance(within(spec, facts, goal, p), G, spec.ridge)
     plain = calibrate(goal, facts, p, clip.bound, times=1)
     smooth = Smoother.of(p, spec, facts).steeper(Metric.of(spec, facts, p, longer=False).steeper)
-    wanted = 1 + max(0, ceil(log2(d / goal.rho) / 4))
+    wanted, steepest = 1 + max(0, ceil(log2(d / goal.rho) / 4)), G + h.steepest(d)
 
-    bound, found, pace = _Bound(D, G, spec.ridge, smooth), list[Candidate](), Pace.of(facts)
+    bound = _Bound(D, G, spec.ridge, smooth, steepest, h.square)
+    found, pace = list[Candidate](), Pace.of(facts)
     asked, tried = parameters.halvings, [parameters.steps] if parameters.steps else STEPS[4:]
     if not goal.credits_draws:  # all rows, in as many steps as there is time for
         asked = asked or 0
@@ -196,7 +200,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         dimension=p.d,
         smoothing=smooth.smoothing(beta),
         schedule=LocalizedAcceleratedSgdSchedule(
-            smoothness=rounded(beta), phases=_phases(rows, solved)
+            smoothness=rounded(beta + h.square), phases=_phases(rows, solved)
         ),
         lattice=lattice,
         private_clip=clip.choice,
@@ -238,7 +242,7 @@ ALGORITHM = Algorithm(
     theorem="5.6",
     problem="population risk of convex losses, smooth or not, over any set with a projection",
     cost="one phase of noisy sums over random batches: phases read disjoint rows",
-    needs=Needs(sets=WITH_A_PROJECTION),
+    needs=Needs(sets=WITH_A_PROJECTION, regularisers=WITH_THEIR_SETS),
     parameters=Parameters,
     schedule=LocalizedAcceleratedSgdSchedule,
     plan=plan,

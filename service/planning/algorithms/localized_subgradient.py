@@ -1,7 +1,8 @@
 """Localized noisy clipped subgradients: convex losses that need not be smooth, heavy tails.
 
-**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2, l convex, for rows
-drawn independently from a population; ridge may be zero. Columns and labels may be unbounded. D as
+**Problem.** min over a convex set of F(w) = E l(w; x, y) + (ridge/2) ||w||^2 + h(w), l convex, h a
+regulariser with a proximal operator, if any, for rows drawn independently from a population; ridge may
+be zero. Columns and labels may be unbounded. D as
 in shared/acceleration.py. `moment_bound` is here the bound r on the moment 2k of the gradients'
 length; where the clip is chosen all is planned in units of it.
 
@@ -9,10 +10,10 @@ length; where the clip is chosen all is planned in units of it.
 many as the one before. With lambda_i = lambda (4 * 2^p)^(i-1), p being `power`, phase i minimises the
 mean loss of its rows plus (lambda_i/2)||w - c||^2, c the last phase's output, by T_i = T/2^(p (i-1))
 steps (but no fewer than 16, or T) of size eta_i along noisy means of subgradients clipped at C_i =
-r z_i^(1/k), z_i = sqrt(2 rho) n_i/sqrt(d log n); pull and ridge are solved exactly in the step. A step
-reads a batch drawn from the phase's rows (Remark 17), 1/2^halvings of them. Where the loss has a
-Lipschitz constant L the phase also stays within 2 L/lambda_i of c. The output is the mean of the last
-half of the iterates.
+r z_i^(1/k), z_i = sqrt(2 rho) n_i/sqrt(d log n); pull, ridge and h are solved exactly in the step. A
+step reads a batch drawn from the phase's rows (Remark 17), 1/2^halvings of them. Where the loss has a
+Lipschitz constant L, without an h, the phase also stays within 2 L/lambda_i of c. The output is the
+mean of the last half of the iterates.
 
 T, the halvings, lambda and the smoothness are those for which the bound is smallest or nearly so,
 chosen as shared/subsampling.py says; the bound is that of the very schedule. A loss with a corner is
@@ -25,16 +26,17 @@ clipping (Lemma 8) and eta <= 1/beta, a step obeys
 as pull and ridge are m-strongly convex and descent pays for the rest (Lemma 12 has 8 (r^2 +
 lambda^2 D^2) eta/lambda besides, what a corner costs). So the mean of the last half is within
 
-    E_i = (1 + eta m)^(-T_i/2) A_i + 2 eta V/m + B^2/m^2,    A_i = min(2 D, (r + ridge D)/m)^2,
+    E_i = (1 + eta m)^(-T_i/2) A_i + 2 eta V/m + B^2/m^2,    A_i = min(2 D, (H + ridge D)/m)^2,
 
 which eta = 2 max(1, log(A m^2 T_i/(4 V)))/(m T_i) nearly minimises, and with E_0 = D^2
 
-    E F(w_k) - F* <= sum_i [ (lambda_i/2) E_(i-1) + 4 r^2/(m n_i) ] + r sqrt(E_k) + bias
+    E F(w_k) - F* <= sum_i [ (lambda_i/2) E_(i-1) + 4 r^2/(m n_i) ] + H sqrt(E_k) + bias
 
-by Proposition 15 (stability) and the telescoping of the theorem's proof. That is Theorem 10's rate,
-for sqrt(n) log n steps where l is smooth and n log n where it has a corner, of batches in place of
-n^p passes; T is at most 2^12 by default. A ridge is part of m: the smaller lambda may then be, and the
-bound falls faster than 1/sqrt(n) in one round, where Theorem 18 has log log n of them.
+H being r and the largest subgradient of h, by Proposition 15 (stability) and the telescoping of the
+theorem's proof. That is Theorem 10's rate, for sqrt(n) log n steps where l is smooth and n log n where
+it has a corner, of batches in place of n^p passes; T is at most 2^12 by default. A ridge is part of m:
+the smaller lambda may then be, and the bound falls faster than 1/sqrt(n) in one round, where Theorem
+18 has log log n of them.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T_i times the noisy sum over its
 own rows (or over a fresh secret batch of them) of integer contributions, each of norm at most c_i
@@ -63,7 +65,7 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, calibrate, target
-from service.planning.needs import WITH_A_PROJECTION, Needs
+from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
 from service.planning.problem import problem
 from service.planning.releases import Disjoint
 from service.planning.shared.acceleration import Smoother, start_distance
@@ -141,6 +143,8 @@ class _Bound:
     r: float
     ridge: float
     power: float
+    steepest: float  # H
+    square: float  # of h
 
     def steps(self, T: int, phases: int) -> list[int]:
         """T_i of every phase."""
@@ -161,19 +165,19 @@ class _Bound:
         for i, ((_, population), (V, B), T) in enumerate(each):
             pull = first * (4 * 2**self.power) ** i
             m = pull + self.ridge
-            far = min(2 * self.D, (self.r + self.ridge * self.D) / m)
+            far = min(2 * self.D, (self.steepest + (self.ridge + self.square) * self.D) / m)
             logs = max(1.0, log(max(far**2 * m**2 * T / (4 * V), 1.0)))
             eta = min(2 * logs / (m * T), 1 / beta)
             error += pull / 2 * distance + 4 * self.r**2 / (m * population)
             left = far**2 * float((1 + eta * m) ** (-T / 2)) + 2 * eta * V / m + (B / m) ** 2
             distance = min(4 * self.D**2, left)
             found.append((pull, eta))
-        return error + self.r * sqrt(distance), found
+        return error + self.steepest * sqrt(distance), found
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    n, d, asked = p.n, p.d, parameters.halvings
+    n, d, asked, h = p.n, p.d, parameters.halvings, spec.regulariser
     require_rows(asked, n)
     known = tails(NAME, parameters, p, facts)
     r, logarithm, pace = known.r, log(max(n, 3)), Pace.of(facts)
@@ -186,7 +190,11 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     budget, worth = whole.goal, typical_length(whole, facts) / whole.C
     plain = calibrate(budget, facts, p, whole.bound, times=1)
     D = start_distance(within(spec, facts, goal, p), r * worth, spec.ridge)
-    bound = _Bound(D, r, spec.ridge / worth, parameters.power)
+    bound = _Bound(
+        *(D, r, spec.ridge / worth, parameters.power),
+        steepest=r + h.steepest(d) / worth,
+        square=h.square / worth,
+    )
     smooth, base = Smoother.of(p, spec, facts), floor(log2(1 / sqrt(n)))
     betas = {
         smooth.beta or smooth.price / (r * worth * D) * 4.0**k for k in range(-1, 2 - base // 2)
@@ -226,7 +234,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             least = inf
             for power in _MORE_PULLS if spec.ridge > 0 else _PULLS:
                 first = r / D * 2.0 ** (base + power)
-                error, _ = bound.phases(rows, noisy, each, beta / worth, first)
+                error, _ = bound.phases(rows, noisy, each, beta / worth + bound.square, first)
                 error = worth * error + smooth.bias(beta)
                 found.append(Candidate(error, seconds, steps, batch, beta, halvings, first))
                 if power > 0 and error > least:
@@ -234,7 +242,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
                 least = min(least, error)
     best = quickest(found)
     rows = layout(n, PHASES_MAX, best.halvings)
-
     each = bound.steps(best.steps, len(rows))
 
     @cache
@@ -243,7 +250,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
 
     lattices = [lattice_of(c.bound, T) for c, T in zip(clips(rows), each, strict=True)]
     head, noisy = lattices[0], noise(rows, [one.variance / one.clip**2 for one in lattices])
-    error, solved = bound.phases(rows, noisy, each, best.smoothness / worth, best.pull)
+    error, solved = bound.phases(
+        rows, noisy, each, best.smoothness / worth + bound.square, best.pull
+    )
     stops = accumulate(population for _, population in rows)
     phases = tuple(
         SubgradientPhase(
@@ -253,7 +262,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             steps=steps,
             step_size=rounded(eta),
             pull=rounded(pull),
-            reach=None if L is None else rounded(2 * L / pull),
+            reach=None if L is None or h.kind != "none" else rounded(2 * L / pull),
             lattice=lattice,
         )
         for stop, (batch, population), steps, (pull, eta), lattice in zip(
@@ -262,7 +271,9 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     )
     return Draft(
         dimension=p.d,
-        schedule=LocalizedSubgradientSchedule(phases=phases, step_max=rounded(1 / best.smoothness)),
+        schedule=LocalizedSubgradientSchedule(
+            phases=phases, step_max=rounded(1 / (best.smoothness + h.square))
+        ),
         smoothing=smooth.smoothing(best.smoothness),
         lattice=head,
         private_clip=whole.choice,
@@ -299,7 +310,7 @@ ALGORITHM = Algorithm(
     theorem="10, and 18 for ridge > 0",
     problem="population risk of convex losses, smooth or not; rows may be unbounded",
     cost="one phase of noisy sums: phases read disjoint rows",
-    needs=Needs(sets=WITH_A_PROJECTION),
+    needs=Needs(sets=WITH_A_PROJECTION, regularisers=WITH_THEIR_SETS),
     parameters=Parameters,
     schedule=LocalizedSubgradientSchedule,
     plan=plan,

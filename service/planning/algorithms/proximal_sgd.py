@@ -77,7 +77,6 @@ class Parameters(OnePass):
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     h = spec.regulariser
-    h.require_columns(facts.columns)
     p, goal = problem(spec, facts), target(spec, facts)
     smooth = spec.ridge + h.square
     mu = smooth + (parameters.growth or 0.0)

@@ -4,7 +4,7 @@ file of the same name in workers/losses/, and a line in this list."""
 from typing import TYPE_CHECKING
 
 from service.planning.kinds import classes, union
-from service.planning.loss import BaseLoss
+from service.planning.loss import BaseLoss, NoLoss
 
 LOSSES: tuple[type[BaseLoss], ...] = classes(
     __name__,
@@ -28,8 +28,10 @@ LOSSES: tuple[type[BaseLoss], ...] = classes(
 )
 if TYPE_CHECKING:
     Loss = BaseLoss
+    AskedLoss = BaseLoss
 else:
     Loss = union(LOSSES)
+    AskedLoss = union((NoLoss, *LOSSES))  # as a job names it, or not
 
 
 def fitting(label: str) -> list[str]:

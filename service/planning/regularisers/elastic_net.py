@@ -1,5 +1,6 @@
 """The lasso and a square, which is smooth and goes with the gradient."""
 
+from math import sqrt
 from typing import Literal
 
 from service.planning.feasible import BaseSet
@@ -20,7 +21,10 @@ class ElasticNet(BaseRegulariser):
 
     @classmethod
     def suits(cls, feasible: type[BaseSet]) -> bool:
-        return feasible.radial or feasible.separable
+        return feasible.symmetric or feasible.separable
+
+    def steepest(self, d: int) -> float:
+        return self.l1 * sqrt(d)
 
     def shrink(self, slopes: Floats, eta: float) -> Floats:
         return soft_threshold(slopes, eta * self.l1)

@@ -1,5 +1,6 @@
 """The lasso of groups of weights, which become zero together."""
 
+from math import sqrt
 from typing import Literal
 
 import numpy as np
@@ -7,7 +8,7 @@ from pydantic import Field, PositiveInt
 
 from service.errors import PlanRefused
 from service.planning.feasible import BaseSet
-from service.planning.regulariser import BaseRegulariser, Strength
+from service.planning.regulariser import BaseRegulariser, Strength, soft_threshold
 from service.planning.vectors import Floats
 
 
@@ -30,6 +31,9 @@ class GroupLasso(BaseRegulariser):
                 f"besides the intercept; give sizes that add up to {columns - 1}, in their order."
             )
 
+    def steepest(self, d: int) -> float:
+        return self.strength * sqrt(d)
+
     def shrink(self, slopes: Floats, eta: float) -> Floats:
         starts = np.concatenate([[0], np.cumsum(self.groups[:-1])]).astype(np.int64)
         norms = np.sqrt(np.add.reduceat(slopes**2, starts, axis=1))
@@ -37,3 +41,6 @@ class GroupLasso(BaseRegulariser):
         kept = np.maximum(0.0, 1 - limits / np.maximum(norms, 1e-300))
         shrunk: Floats = slopes * np.repeat(kept, self.groups, axis=1)
         return shrunk
+
+    def shrink_each(self, weights: Floats, eta: float) -> Floats:
+        return soft_threshold(weights, eta * self.strength)

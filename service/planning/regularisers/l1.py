@@ -1,5 +1,6 @@
 """The lasso: weights that matter little become zero."""
 
+from math import sqrt
 from typing import Literal
 
 from service.planning.feasible import BaseSet
@@ -15,7 +16,10 @@ class L1(BaseRegulariser):
 
     @classmethod
     def suits(cls, feasible: type[BaseSet]) -> bool:
-        return feasible.radial or feasible.separable
+        return feasible.symmetric or feasible.separable
+
+    def steepest(self, d: int) -> float:
+        return self.strength * sqrt(d)
 
     def shrink(self, slopes: Floats, eta: float) -> Floats:
         return soft_threshold(slopes, eta * self.strength)

@@ -16,5 +16,8 @@ class NoRegulariser(BaseRegulariser):
     def suits(cls, feasible: type[BaseSet]) -> bool:
         return feasible.has_projection
 
-    def prox(self, z: Floats, eta: float, columns: int) -> Floats:
+    def steepest(self, d: int) -> float:
+        return 0.0
+
+    def prox(self, z: Floats, eta: float, columns: int, vectors: int | None = None) -> Floats:
         return z

@@ -14,6 +14,7 @@ class AllSpace(BaseSet):
     bounded: ClassVar[bool] = False
     radial: ClassVar[bool] = True
     separable: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = True
 
     def l2_radius(self, d: int) -> float:
         return inf

@@ -16,6 +16,7 @@ class L1Ball(BaseSet):
     kind: Literal["l1_ball"] = "l1_ball"
     radius: float = Field(default=10.0, gt=0, le=1e9)
     has_vertices: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = True
 
     @property
     def l1_norm(self) -> float:

@@ -14,6 +14,7 @@ class L2Ball(BaseSet):
     kind: Literal["l2_ball"] = "l2_ball"
     radius: float = Field(default=10.0, gt=0, le=1e9)
     radial: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = True
 
     @property
     def norm_exponent(self) -> float:

@@ -1,11 +1,11 @@
-"""Between the l1 and the l2 ball. A linear function is minimised in closed form, a distance is not."""
+"""Between the l1 and the l2 ball."""
 
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from service.planning.feasible import BaseSet
-from service.planning.vectors import Floats, norm, steepest
+from service.planning.vectors import Floats, norm, on_lp_ball, steepest
 
 
 class LpBall(BaseSet):
@@ -14,7 +14,7 @@ class LpBall(BaseSet):
     kind: Literal["lp_ball"] = "lp_ball"
     p: float = Field(default=1.5, gt=1, le=2)
     radius: float = Field(default=10.0, gt=0, le=1e9)
-    has_projection: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = True
 
     @property
     def norm_exponent(self) -> float:
@@ -22,6 +22,9 @@ class LpBall(BaseSet):
 
     def l2_radius(self, d: int) -> float:
         return self.radius
+
+    def project(self, w: Floats) -> Floats:
+        return w if norm(w, self.p) <= self.radius else on_lp_ball(w, self.p, self.radius)
 
     def least(self, gradient: Floats) -> float:
         return -self.radius * norm(gradient, self.p / (self.p - 1))

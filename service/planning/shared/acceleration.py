@@ -1,9 +1,10 @@
 """AC-SA: accelerated stochastic descent on a smooth loss, in stages, and how a loss becomes smooth.
 
-Problem: min over a convex set of Psi(w) = F(w) + h(w), F convex, h(w) = (mu/2) ||w||^2 with mu >= 0.
-W is the set's l2 radius, or what reach.py expects where the set is all of R^d. The start is the point
-of the set nearest to 0, so no minimiser is further than D = W from it, nor than C/mu where C bounds a
-record's gradient.
+Problem: min over a convex set of Psi(w) = F(w) + h(w), F convex, h(w) = (mu/2) ||w||^2 with mu >= 0,
+and a regulariser if there is one. W is the set's l2 radius, or what reach.py expects where the set is
+all of R^d. The start is the point of the set nearest to 0, so no minimiser is further than D = W from
+it, nor, in a set with 0 in it, than C/mu where C bounds a record's gradient: a regulariser is least at
+0, so it only pulls there.
 
 Schedule (KLL algorithm 3): for t = 1..T with a = 2/(t+1), the noisy mean gradient g of a beta-smooth F
 at (1-a) v + a w,
@@ -11,10 +12,12 @@ at (1-a) v + a w,
     w <- argmin over the set of a (<g, u> + h(u)) + (c_t/2) ||u - w||^2,    v <- (1-a) v + a w,
     c_t = 2 (2 beta + s)/(t (t+1)) + mu (t-1)/(t+1).
 
-h is solved exactly in that step, a scaled shift followed by the projection, so the ridge has no
-noise, no clipping and no share in beta. Dividing the usual one-step inequality by
-Gamma_t = 2/(t (t+1)) makes c_t/Gamma_t = 2 beta + s + mu t (t-1)/2 telescope, and for gradients of
-variance V in all
+h is solved exactly in that step, a scaled shift followed by the regulariser's operator of weight
+a/(c_t + a mu) and the projection (which together are its operator on the set: regulariser.py), so h
+has no noise, no clipping and no share in beta; but for an elastic net's square, which is part of F, as
+intercepts have none of it. v is a mean of points with zeros, and so may have none itself. Dividing the
+usual one-step inequality by Gamma_t = 2/(t (t+1)) makes c_t/Gamma_t = 2 beta + s + mu t (t-1)/2
+telescope, and for gradients of variance V in all
 
     E Psi(v_T) - Psi* <= (2/(T (T+1))) [ (2 beta + s) D^2/2 + V sum_t t^2/(2 s + mu t (t-1)) ].
 

@@ -1,0 +1,67 @@
+"""What a job may ask about a dataset besides a model: summaries of its columns, by their names."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from service.planning.kinds import Kind, Public
+
+ASKED_MAX = 64  # summaries of one job
+_OF = "A column of the schema by its name; left out: the label."
+
+
+class ColumnFacts(Public):
+    """How a column is stored, or the label: public, for jobs whose summaries name it."""
+
+    name: str
+    kind: Literal["numeric", "unbounded", "categorical", "binary"]
+    position: NonNegativeInt = Field(
+        description="Of its first entry in a stored row; 0: the label."
+    )
+    cells: PositiveInt = Field(default=1, description="Categories with <other>, or classes.")
+    low: float = Field(default=0.0, description="The least stored value, where it has bounds.")
+    high: float = Field(default=1.0, description="The largest.")
+    scale: PositiveFloat = Field(
+        default=1.0, description="What a stored unit is worth, if it has none."
+    )
+
+
+class _Summary(Kind):
+    column: str | None = Field(default=None, min_length=1, max_length=200, description=_OF)
+
+    def names(self) -> tuple[str | None, ...]:
+        """Of the columns that it is about; None for the label."""
+        return (self.column,)
+
+
+class _Ranged(_Summary):
+    """Of numbers: on the declared range, or, for a column without one, on a range that is given."""
+
+    lower: float | None = Field(default=None, description="For a column without bounds.")
+    upper: float | None = Field(default=None, description="For a column without bounds.")
+
+
+class CountsAsked(_Summary):
+    """How many records have each category of a column, or each value of a label; with `by`, each pair
+    of a value of this and one of another."""
+
+    kind: Literal["counts"] = "counts"
+    by: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Another column, or the label's name.",
+    )
+
+    def names(self) -> tuple[str | None, ...]:
+        return (self.column,) if self.by is None else (self.column, self.by)
+
+
+class HistogramAsked(_Ranged):
+    """How many records have a number in each part of the range, all of one width."""
+
+    kind: Literal["histogram"] = "histogram"
+    bins: int = Field(default=20, ge=2, le=1000)
+
+
+Summary = Annotated[CountsAsked | HistogramAsked, Field(discriminator="kind")]
