@@ -60,6 +60,9 @@ linearise: ## histories of many threads against the ledger, checked; ARGS="--rou
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
 
+bench-client: ## what a new user of the Python client waits for
+	@python3 tools/dev.py run -- python -m benchmarks.client $(ARGS)
+
 bench-quotes: ## how long a quote of auto takes, asked anew and again
 	@python3 tools/dev.py bench quotes $(ARGS)
 
@@ -110,6 +113,9 @@ bench-reservations: ## jobs per second that one hot dataset admits
 
 bench-throughput: ## jobs per second of two workers, beside bare Celery's no-ops
 	@python3 tools/dev.py bench throughput $(ARGS)
+
+bench-ingest: ## what reading a file costs, by format, beside pyarrow
+	@python3 tools/dev.py run -- python -m benchmarks.ingest $(ARGS)
 
 bench-timing: ## whether a job's time tells of one record; make bench-timing ARGS="--runs 2000"
 	@python3 tools/dev.py run -- python -m benchmarks.timing $(ARGS)

@@ -214,6 +214,16 @@ def test_what_predicts_nothing_is_refused_and_what_there_is_is_named():
         export.write(centre, "pickle")
 
 
+def test_a_card_of_summaries_shows_itself_and_predicts_nothing():
+    told = [{"kind": "counts", "column": "ward", "cells": []}]
+    nothing = {"coef_": None, "intercept_": None, "loss": None, "summaries": told}
+    model = Model(card(every_column()) | nothing)
+    assert "summaries" in repr(model) and "job_1" in model._repr_html_()
+    assert b"job" in export.write(model, "html") and model.summaries == told
+    with pytest.raises(TypeError, match="predicts nothing"):
+        model.predict([])
+
+
 def test_nothing_is_a_pickle():
     model = Model(card(every_column(), "squared"))
     for format_ in export.EXPORTERS:
