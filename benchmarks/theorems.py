@@ -39,8 +39,8 @@ class Line:
 
     def lower_bound(self, n: int) -> float:
         """What no algorithm of this privacy does better than on every convex loss of slope and rows
-        of at most 1 (LR-HT Theorems 21 and 23 for k infinite, KLL and LR-OP, all three after Bassily,
-        Smith and Thakurta 2014), with 1 for each constant: so of its order. Some losses of linear models
+        of at most 1, with 1 for each constant, so of its order: LR-HT Theorems 21 and 23, k infinite,
+        and what KLL and LR-OP quote (Bassily, Smith and Thakurta 2014). Some losses of linear models
         are easier (BGM section 3)."""
         weights = self.d if self.delta == 0 else sqrt(self.d * log(1 / self.delta))
         private, drawn = min(1.0, weights / (self.epsilon * n)), float(self.risk == "population")
