@@ -71,7 +71,7 @@ class Data:
 
     @property
     def released(self) -> Floats:
-        if self._released is None or self._released.size != self._plan.dimension:
+        if self._released is None or self._released.size != self._plan.weights_named:
             raise WrongDataError("the Plan is about a model that was not given, or another one")
         return self._released
 
