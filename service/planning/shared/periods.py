@@ -1,7 +1,7 @@
 """Layouts of online-to-non-convex conversion: T, N, M and batches, and the bound that each obeys.
 
-docs/proofs/online-to-nonconvex.md has the letters and the bound. Nothing here is exact: what a layout
-costs is calibrated once it is chosen."""
+The page of the conversion in docs/proofs has the letters and the bound. Nothing here is exact: what a
+layout costs is calibrated once it is chosen."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
