@@ -17,6 +17,7 @@ LABELS: tuple[str, ...] = get_args(Facts.model_fields["label"].annotation)
 ANY_SET = tuple(each.name() for each in SETS)
 WITH_A_PROJECTION = tuple(each.name() for each in SETS if each.has_projection)
 WITH_VERTICES = tuple(each.name() for each in SETS if each.has_vertices)
+WITH_A_LOWEST_POINT = tuple(each.name() for each in SETS if each.has_lowest)
 BALL_OR_ALL = ("l2_ball", "all")
 WITH_THEIR_SETS = {  # regularisers, but for none, whose operator on the set is known
     each.name(): tuple(one.name() for one in SETS if each.suits(one))

@@ -79,6 +79,12 @@ GAUSSIAN = [
     ),
     ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
     (
+        "tilted-output-perturbation",
+        "fixed",
+        2,
+        solved(tilt=0.001, solver="averaged-passes", steps=8),
+    ),
+    (
         "adversarial-output-perturbation",
         "fixed",
         7,
@@ -94,6 +100,7 @@ GAUSSIAN = [
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
     ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
+    ("stochastic-frank-wolfe", "fixed", 4, in_rounds(2, "l1_ball")),
     ("online-to-nonconvex", "fixed", 0, prefixed("first-order")),
     ("online-to-nonconvex", "float64", 0, prefixed("zero-order", mechanism="tree")),
     ("online-to-nonconvex", "fixed", 5, passing("zero-order-multi-pass", 2)),
