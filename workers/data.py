@@ -107,8 +107,7 @@ class Data:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
         if lattice not in self._lattices:
             raise WrongDataError("sums are made on the lattices of the Plan, and this is another")
-        # what is equal may still be another
-        lattice = self._lattices[self._lattices.index(lattice)]
+        lattice = self._lattices[self._lattices.index(lattice)]  # what is equal may be another
         worth = {"clip": lattice.clip * self._clip, "step": lattice.step * self._clip}
         self._sums = self._on(lattice.model_copy(update=worth))
 
@@ -130,30 +129,29 @@ class Data:
         """The same over `batch` rows drawn uniformly without replacement from [start, stop), fresh for
         this release and secret: their positions are known here and nowhere else."""
         rows, lattice = self._rows.within(start, stop), self._sum_lattice
-        if not 0 < batch <= len(rows):
-            raise WrongDataError(f"a batch of {batch} rows cannot be drawn from {len(rows)}")
-        positions = self._gate.drawn_batch(batch, rows)
-        exact = self._sums.gradients(weights, positions)
+        exact = self._sums.gradients(weights, self._gate.drawn_batch(batch, rows))
         return self._vector(exact, lattice.step, rows, batch=batch)
 
     @guarded
     def noisy_change(
         self, now: Floats, before: Floats, keep: float, bound: float, start: int, stop: int
     ) -> Floats:
-        """The sum over rows [start, stop) of gradients at `now` less `keep` times those at `before`,
-        plus noise. `bound` may follow from earlier releases: the lattice's units are worth as much of
-        it as they are of the Plan's clip, so its noise is in proportion."""
+        """The sum over [start, stop) of gradients at `now` less `keep` times those at `before`, plus
+        noise. `bound` may follow from earlier releases: units and noise are in proportion to it."""
         rows, sums = self._rows.within(start, stop), self._sums_of_vectors
         exact = sums.changes(now, before, keep, bound, rows)
         return self._vector(exact, sums.change_step(bound), rows)
 
     @guarded
-    def noisy_gradient(self, estimate: Estimate, lattice: SumLattice) -> Floats:
-        """The mean of the estimate over all rows, plus noise."""
+    def noisy_gradient(
+        self, estimate: Estimate, lattice: SumLattice, batch: int | None = None
+    ) -> Floats:
+        """The mean of the estimate over all rows, or over so many as noisy_batch draws, plus noise."""
         rows = range(self._rows.count)
         self.use(lattice)
-        step = self._sum_lattice.step / len(rows)
-        return self._vector(self._sums.estimated(estimate, rows), step, rows)
+        read = rows if batch is None else self._gate.drawn_batch(batch, rows)
+        step = self._sum_lattice.step / len(read)
+        return self._vector(self._estimated(estimate, read), step, rows, batch=batch)
 
     def begin_prefixes(self, mechanism: Mechanism, length: int) -> None:
         self._prefixes = prefixes(mechanism, length, self._plan.dimension)
@@ -169,7 +167,7 @@ class Data:
             raise WrongDataError("prefix sums were not begun")
         fresh = self._carried_on(start, stop)
         self.use(lattice)
-        due = self._prefixes.due(self._sums.estimated(estimate, fresh))
+        due = self._prefixes.due(self._estimated(estimate, fresh))
         step = self._sum_lattice.step / len(fresh)
         noisy = [
             self._vector(row, step, self._hull, prefix=Prefix(self._series, self._number, fresh, w))
@@ -333,8 +331,6 @@ class Data:
         """At the end of a run, before anything of it is published."""
         self._gate.close()
 
-    # ---
-
     def _begin_series(self) -> None:
         self._series, self._number = self._series + 1, 0
 
@@ -398,3 +394,6 @@ class Data:
     ) -> int:
         """Every choice goes through here."""
         return self._gate.choice(ballot, scale, rows, running)
+
+    def _estimated(self, estimate: Estimate, rows: range | NDArray[np.int64]) -> Sum:
+        return self._sums.estimated(estimate, rows)

@@ -141,6 +141,7 @@ DRAWN = [
     ("accelerated-sgd", 2.0, 0.0, 11, drawn(2, batch=3)),
     ("localized-accelerated-sgd", 4.0, 1e-2, 0, drawn(2, halvings=2)),
     ("localized-subgradient", 4.0, 1e-2, 0, drawn(2, halvings=2)),
+    ("online-to-nonconvex", 3.0, 1e-2, 5, passing("first-order-multi-pass", 2, batch=3)),
 ]
 # epsilon, delta, storage, how the canary differs, what the job asks: the clip is chosen
 CLIPS = [

@@ -28,7 +28,11 @@ JOBS = {
     ),
     "many passes": (
         "online-to-nonconvex",
-        {"parameters": {"oracle": "first-order-multi-pass", "steps": 8, "period": 4}},
+        {"parameters": {"oracle": "first-order-multi-pass", "steps": 8, "period": 4, "batch": N}},
+    ),
+    "many passes over drawn batches": (
+        "online-to-nonconvex",
+        {"parameters": {"oracle": "first-order-multi-pass", "steps": 8, "period": 4, "batch": 9}},
     ),
     "a simplex": ("frank-wolfe", {"set": "simplex"}),
     "vertices": ("frank-wolfe", {"set": {"kind": "polytope", "vertices": CORNERS}}),
