@@ -8,7 +8,9 @@ over a range of rows. Those of `Cells` put every record in exactly one cell. The
 moves the sum by at most sqrt(`squared`) in l2 and `absolute` in l1:
 
     cells    one count falls by 1 and another rises by 1: sqrt(2), and 2
-    moments  see `Moments`
+    moments  with a = |t - t'|, b = |t + t'|, a + b <= 2B: in l2 a sqrt(1 + (b/B)^2), which is largest
+             at a = 2B, for (2 - p)^2 (1 + p^2) <= 4 on [0, 2]; in l1 a (1 + b/B), largest at a = 3B/2.
+             Rounding t^2/B moves the difference by at most 1: 2B + 1, and 9B/4 + 1
 
 Several tables that leave together, times integer weights a, are one vector: squares and absolute
 values add, D^2 = sum a^2 squared (rounded up to an integer D) in l2, D = sum a absolute in l1. One
@@ -36,7 +38,8 @@ from service.planning.lattice import (
 )
 
 ENTRIES_MAX = 2**20  # of all that leaves together: a card holds a number for each
-_PRECISION = 2**16  # the least weight: what rounding a sensitivity up to an integer may cost
+_PRECISION = 2**10  # the least weight: what rounding a sensitivity up to an integer may cost
+MOMENT_UNITS = 2**15  # B: of half a range
 LABEL = 0  # the column that stands for the label: stored rows have the constant there
 
 
@@ -105,8 +108,51 @@ class Crossed(_Table):
         return self.first.size * self.second.size
 
 
+class Magnitudes(_Table):
+    """How many records have a value of each sign and size: a cell for every power of two from 2^least
+    to 2^most, and one in the middle for what is smaller. In stored units, for what has no range."""
+
+    kind: Literal["magnitudes"] = "magnitudes"
+    column: NonNegativeInt
+    least: int = -40
+    most: int = 60
+
+    @property
+    def size(self) -> int:
+        return 2 * (self.most - self.least + 1) + 1
+
+    def edges(self, cell: int) -> tuple[float, float]:
+        """Between which values it is."""
+        middle = self.size // 2
+        if cell == middle:
+            return -(2.0**self.least), 2.0**self.least
+        away = abs(cell - middle) - 1
+        near, far = 2.0 ** (self.least + away), 2.0 ** (self.least + away + 1)
+        return (near, far) if cell > middle else (-far, -near)
+
+
+class Moments(_Table):
+    """The sums of t and of t^2/B, rounded, over the records, for t the value's place in [low, high] as
+    an integer from -B to B: values beyond are clipped. Without a range, one is given that follows from
+    what was released before."""
+
+    kind: Literal["moments"] = "moments"
+    squared: ClassVar[int] = (2 * MOMENT_UNITS + 1) ** 2
+    absolute: ClassVar[int] = 9 * MOMENT_UNITS // 4 + 1
+    largest: ClassVar[int] = MOMENT_UNITS
+    column: NonNegativeInt
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def size(self) -> int:
+        return 2
+
+
 Cells = Annotated[Categories | Classes | Bins, Field(discriminator="kind")]
-Table = Annotated[Categories | Classes | Bins | Crossed, Field(discriminator="kind")]
+Table = Annotated[
+    Categories | Classes | Bins | Crossed | Magnitudes | Moments, Field(discriminator="kind")
+]
 Crossed.model_rebuild()
 
 
