@@ -1,9 +1,9 @@
 """How often intervals of summaries hold the truth: `make bench-coverage`.
 
-Each line is so many made-up datasets of one kind. Rows are drawn from a known distribution on points of
-a grid, as the number of records at each point: what a table counts of them is then exact arithmetic, so
-that a million rows take no longer than a thousand. Noise is drawn by the samplers that jobs use, at the
-scale that the Plan has; what is told is computed by the code that makes the card."""
+Each line is so many made-up datasets of one kind. Rows are drawn from a known distribution on points
+of a grid, as the number of records at each point: what a table counts of them is then exact arithmetic,
+and a million rows take no longer than a thousand. Noise is drawn by the samplers that jobs use, at
+the scale that the Plan has; what is told is computed by the code that makes the card."""
 
 import argparse
 from collections.abc import Callable, Iterator

@@ -34,7 +34,7 @@ def add_tables(facts: Facts, counts: Counts, ranges: Floats | None = None) -> Ad
     pairs = list(zip(_ranged(counts.tables, ranges), counts.lattice.weights, strict=True))
 
     def add(x: Array, y: Array) -> Sum:
-        parts = [weight * _counted(facts, table, x, y) for table, weight in pairs]
+        parts = [weight * counted(facts, table, x, y) for table, weight in pairs]
         return np.concatenate(parts)
 
     return add
@@ -55,7 +55,8 @@ def _ranged(tables: Sequence[Any], ranges: Floats | None) -> list[Any]:
     return found
 
 
-def _counted(facts: Facts, table: Any, x: Array, y: Array) -> Sum:
+def counted(facts: Facts, table: Any, x: Array, y: Array) -> Sum:
+    """What a block of rows adds to one table."""
     if isinstance(table, Moments):
         return _moments(facts, table, x, y)
     return np.bincount(cells_of(facts, table, x, y), minlength=table.size).astype(np.int64)

@@ -38,7 +38,7 @@ from service.planning.lattice import (
 )
 
 ENTRIES_MAX = 2**20  # of all that leaves together: a card holds a number for each
-_PRECISION = 2**10  # the least weight: what rounding a sensitivity up to an integer may cost
+_PRECISION, _WEIGHT_MIN = 2**16, 2**10  # of an entry's unit: what rounding weights down may cost
 MOMENT_UNITS = 2**15  # B: of half a range
 LABEL = 0  # the column that stands for the label: stored rows have the constant there
 
@@ -195,8 +195,10 @@ def calibrate_counts(
     if entries > ENTRIES_MAX:
         raise PlanRefused(f"{entries} numbers in one release; the most is {ENTRIES_MAX}.")
     norm, bits = norm_of(goal), 1
-    while min(weights := _weights(goal, tables, shares, bits)) < _PRECISION:
+    least = [max(_PRECISION // table.largest, _WEIGHT_MIN) for table in tables]
+    while any(a < b for a, b in zip(_weights(goal, tables, shares, bits), least, strict=True)):
         bits += 1
+    weights = _weights(goal, tables, shares, bits)
     largest = max(a * table.largest for a, table in zip(weights, tables, strict=True))
     if bits > BITS_MAX or (stop - start) * largest >= 2**62:
         raise PlanRefused(
