@@ -60,6 +60,9 @@ linearise: ## histories of many threads against the ledger, checked; ARGS="--rou
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
 
+bench-client: ## what a new user of the Python client waits for
+	@python3 tools/dev.py run -- python -m benchmarks.client $(ARGS)
+
 bench-quotes: ## how long a quote of auto takes, asked anew and again
 	@python3 tools/dev.py bench quotes $(ARGS)
 

@@ -36,7 +36,7 @@ from workers.randomness import Randomness, Use
 from workers.samplers import rounded_laplace, rounded_normal
 
 PEERS = Path(sys.prefix) / "peers"
-PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn<1.7", "diffprivlib"]
+PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn<1.6", "diffprivlib"]
 COLUMNS = 100
 PASS_BYTES = 40_000_000
 

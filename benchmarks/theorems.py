@@ -37,6 +37,7 @@ class Line:
         return float(self.job.get("ridge", 0.0))
 
 
+QUANTILE = 0.9
 BALL, SMALL_BALL = {"kind": "l2_ball", "radius": 4.0}, {"kind": "l2_ball", "radius": 1.0}
 
 
@@ -99,6 +100,38 @@ def lines() -> Iterator[Line]:
             octaves=(10, 14),
             exponent=0.5,
         )
+    yield from pair(
+        theorem="LR-OP Theorem 3.3",
+        regime="a corner that is not symmetric, the quantile 0.9: (d/(epsilon n))^(1/2)",
+        loss="pinball",
+        job={"loss": {"kind": "pinball", "quantile": QUANTILE}, "set": SMALL_BALL},
+        risk="population",
+        epsilon=8.0,
+        octaves=(12, 20),
+        exponent=0.5,
+    )
+    yield from pair(
+        theorem="LR-OP Theorem 3.4",
+        regime="smooth, up to a million rows: (d/(epsilon n))^(2/3)",
+        loss="logistic",
+        job={"set": BALL},
+        risk="population",
+        epsilon=0.5,
+        octaves=(15, 20),
+        exponent=2 / 3,
+    )
+    yield from both(
+        theorem="LR-OP Theorem 4.1, bounded adversary",
+        regime="a corner: (d/(epsilon n))^(1/2)",
+        algorithm="adversarial-output-perturbation",
+        loss="hinge",
+        job={"set": BALL},
+        risk="population",
+        epsilon=8.0,
+        d=10,
+        octaves=(12, 18),
+        exponent=0.5,
+    )
     yield from both(
         theorem="LR-OP Proposition 4.2",
         regime="smooth and strongly convex: (d/(epsilon n))^2",

@@ -220,7 +220,7 @@ def running(engine, folder, **settings):
             service.stop()
 
 
-def numeric_schema(columns=4, label="binary", kind="numeric"):
+def numeric_schema(columns=4, label="binary", kind="numeric", holdout=0):
     bounds = {"lower": -1.0, "upper": 1.0} if kind == "numeric" else {}
     labels = {
         "binary": {"name": "y", "kind": "binary", "positive": "1", "negative": "0"},
@@ -230,6 +230,7 @@ def numeric_schema(columns=4, label="binary", kind="numeric"):
     return {
         "columns": [{"name": f"x{j}", "kind": kind, **bounds} for j in range(columns)],
         "label": labels[label],
+        "holdout": holdout,
     }
 
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 from sqlalchemy import update
 
-from epsilond import ApiError
+from epsilond import ApiError, Model
+from epsilond.export import write
 from service.planning.catalog import CATALOG
 from service.tables import accounts
 from tests.harness import free_port, job, numbers, numeric_schema
@@ -53,7 +54,19 @@ def test_a_whole_job_from_the_command_line(service, tmp_path):
     assert ask("quote", "-", stdin=spec)["fits"]
     done = ask("jobs", "submit", "-", "--wait", stdin=spec)
     assert done["state"] == "succeeded"
-    assert len(ask("jobs", "model", done["id"])["coef_"]) == 4
+    card = ask("jobs", "model", done["id"])
+    assert len(card["coef_"]) == 4
+    kept = tmp_path / "card.json"
+    kept.write_text(json.dumps(card))
+    for source in (done["id"], str(kept)):
+        taken = tmp_path / "model.onnx"
+        said = epsilond(
+            "model", "export", source, "--format", "onnx", "--output", str(taken), env=env
+        )
+        assert said.strip() == str(taken) and taken.read_bytes() == write(Model(card), "onnx")
+    assert "--format is one of onnx, sql" in epsilond(
+        "model", "export", str(kept), "--format", "pickle", code=2
+    )
     assert [e["kind"] for e in ask("ledger", "list", dataset)] == ["open", "reserve", "post"]
     chain = tmp_path / "chain.json"
     chain.write_text(epsilond("chain", dataset, env=env))

@@ -52,6 +52,7 @@ SCHEMA = {
         {"name": "carrier", "kind": "categorical", "categories": CARRIERS},
     ],
     "label": {"name": "late", "kind": "binary", "positive": "yes", "negative": "no"},
+    "holdout": 0,  # the demo holds out rows of its own, which it never sends
 }
 COLUMNS = [column["name"] for column in SCHEMA["columns"]] + ["late"]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}

@@ -34,6 +34,7 @@ from workers.data import Data
 from workers.gate import GateError
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
+from workers.rows import fit_rows
 from workers.transcript import Rowless, run_privately
 
 log = logging.getLogger("epsilond.worker")
@@ -140,7 +141,7 @@ def _run(
     db: Database, settings: Settings, start: Start, progress: Progress, more: Callable[[], bool]
 ) -> Claimed | None:
     job, plan, dataset = start.job, start.plan, start.dataset
-    x, y = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
+    x, y = fit_rows(plan.facts, *open_arrays(dataset_folder(settings.data_dir, dataset.folder)))
     data = Data(plan, x, y, start.randomness, start.released)
     rowless = Rowless(plan, start.randomness, start.released)
     result = run_privately(RUNS[plan.algorithm], plan, data, rowless, progress)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from service.datasets.store import only
 from service.planning.spec import Facts
 from workers.arrays import Add, Array, Floats, Sum, read_only
 from workers.kernels.simd.gather import gather
@@ -27,6 +28,14 @@ T = TypeVar("T")
 
 class WrongDataError(ValueError):
     """The arrays, or what is asked of them, are not what the Plan was made for."""
+
+
+def fit_rows(facts: Facts, x: NDArray[np.generic], y: Floats) -> tuple[NDArray[np.generic], Floats]:
+    """Of a dataset's arrays the rows that a fit may read: no other can be addressed in these."""
+    if len(x) != facts.rows + facts.held_out or len(y) != len(x):
+        raise WrongDataError("the arrays have other rows than the Plan's facts say")
+    fitted = range(facts.rows)
+    return only(x, fitted), only(y, fitted)
 
 
 class Rows:
@@ -178,8 +187,9 @@ def forget(array: "np.memmap[Any, Any]", low: int, high: int) -> None:
     """Let the system drop the pages of rows [low, high) of a mapped file that no other rows share."""
     row_bytes = array.nbytes // len(array)
     page = mmap.PAGESIZE
-    begin = -(-(array.offset + low * row_bytes) // page) * page
-    end = (array.offset + high * row_bytes) // page * page
+    first = array.offset % mmap.ALLOCATIONGRANULARITY  # a map begins where a page does
+    begin = -(-(first + low * row_bytes) // page) * page
+    end = (first + high * row_bytes) // page * page
     if end > begin:
         array._mmap.madvise(mmap.MADV_DONTNEED, begin, end - begin)  # type: ignore[attr-defined]
 

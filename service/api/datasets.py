@@ -68,7 +68,7 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
         "lineage": None if me.role == "analyst" else row.lineage_id,
         "state": row.state,
         "schema": schema,
-        "rows": None if row.facts is None else json.loads(row.facts)["rows"],
+        **_counts(row.facts),
         "features": list(schema.feature_names),
         "columns": schema.width,
         "storage": schema.storage,
@@ -86,6 +86,14 @@ def dataset_view(connection: Connection, me: Caller, row: Row[Any]) -> dict[str,
             ).scalars()
         )
     return view
+
+
+def _counts(facts: str | None) -> dict[str, int | None]:
+    if facts is None:
+        return {"rows": None, "fit_rows": None, "held_out_rows": None}
+    told = json.loads(facts)
+    fit, held_out = told["rows"], told.get("held_out", 0)
+    return {"rows": fit + held_out, "fit_rows": fit, "held_out_rows": held_out}
 
 
 @router.post("/datasets", status_code=201, response_model=DatasetView)

@@ -12,7 +12,7 @@ import typer
 
 from epsilond import ApiError
 from service import __version__
-from service.cli import budget, common, datasets, jobs, keys, ledger, principals, schema
+from service.cli import budget, common, datasets, jobs, keys, ledger, model, principals, schema
 from service.cli.audit import chain, public_key, verify
 from service.cli.catalog import algorithms, quote
 from service.cli.failures import explain
@@ -29,6 +29,7 @@ for noun, module in (
     ("budget", budget),
     ("ledger", ledger),
     ("jobs", jobs),
+    ("model", model),
     ("principals", principals),
     ("keys", keys),
     ("schema", schema),

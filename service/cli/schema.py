@@ -18,7 +18,9 @@ CHECKLIST = (
     "- give every null a value, and every empty list its values, from what is generally known: a",
     "  bound or a category that was read off the rows would be a release without noise;",
     "- is every kind right? A code in digits, such as a postcode, is categorical, not numeric;",
-    "- what nobody needs is ignored; a column in which cells are missing needs a fill.",
+    "- what nobody needs is ignored; a column in which cells are missing needs a fill;",
+    '- a fifth of the rows is held out of every fit, to evaluate models on; "holdout" names another',
+    "  share, up to 0.5, or 0.",
 )
 
 

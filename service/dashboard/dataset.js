@@ -141,6 +141,7 @@ function aboutDataset(dataset) {
     "p",
     { class: "help" },
     dataset.rows === null ? "no rows yet" : plural(dataset.rows, "row"),
+    dataset.held_out_rows ? ` (${num(dataset.held_out_rows)} held out)` : null,
     `, ${plural(dataset.columns, "feature")}, stored as ${storage}, `,
     link(`${plural(dataset.audit_length, "audit record")}`, `#/audit/${dataset.id}`),
     ", ",

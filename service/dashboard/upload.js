@@ -195,6 +195,7 @@ async function columnsOf(file) {
 // A table with a row for each column, of which one is the label.
 function schemaEditor(document_) {
   const { columns, label } = document_.components.schemas.Schema.properties;
+  const held = holdoutField(document_);
   const kinds = { column: variants(document_, columns.items), label: variants(document_, label) };
   const body = h("tbody");
   const heads = ["column", "label", "kind", "values"].map((text) =>
@@ -219,9 +220,23 @@ function schemaEditor(document_) {
     return {
       columns: rows.filter((row) => !row.isLabel).map((row) => row.read()),
       label: rows.find((row) => row.isLabel)?.read(),
+      ...held.read(),
     };
   };
-  return { element, show, read };
+  return { element, held: held.element, show, read };
+}
+
+// The share of the rows that is held out, unless it is left to the service.
+function holdoutField(document_) {
+  const { holdout } = document_.components.schemas.DeclaredSchema.properties;
+  const input = h("input", { inputmode: "decimal", placeholder: String(holdout.default) });
+  const help =
+    "Of the rows: no fit reads them, and models are evaluated on them. Which they are depends on " +
+    "nothing that they say. 0 holds out none.";
+  return {
+    element: field("Share held out", input, help),
+    read: () => ({ holdout: typed(input.value, holdout) }),
+  };
 }
 
 function fileCard(file, name, names) {
@@ -237,5 +252,6 @@ function publicFactsCard(schema) {
   const help =
     "Bounds and categories must be general knowledge. They are never inferred from the data: " +
     "a bound read off the rows would be a release without noise.";
-  return card("Public facts", h("p", { class: "help" }, help), schema.element);
+  const row = h("div", { class: "row" }, schema.held);
+  return card("Public facts", h("p", { class: "help" }, help), schema.element, row);
 }

@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import field
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -89,6 +90,7 @@ class IngestResult:
     classes, which is the schema's, for a label that has none."""
 
     rows: int
+    held_out: int  # of these, the last ones
     columns: int
     storage: Literal["fixed", "float64"]
     feature_step: float | None
@@ -145,6 +147,7 @@ def ingest(request: IngestRequest) -> IngestResult:
                 out.write((encode.quantise(schema, X) if fixed else X).astype(dtype).data)
         if (n := tally.rows) < 2:
             raise ParseError(None, None, f"{n} data rows; at least 2 are needed")
+        held_out = _held_out(schema, n)
         report = tally.report()
         if request.refuse_above is not None and (found := report.beyond(request.refuse_above)):
             raise ParseError(None, *found)
@@ -155,6 +158,7 @@ def ingest(request: IngestRequest) -> IngestResult:
         (folder / store.REPORT).write_text(report.model_dump_json())
     return IngestResult(
         rows=n,
+        held_out=held_out,
         columns=schema.width,
         storage=schema.storage,
         feature_step=encode.feature_step(schema) if fixed else None,
@@ -166,6 +170,19 @@ def ingest(request: IngestRequest) -> IngestResult:
         earlier_mac=mac.earlier(),
         report=report,
     )
+
+
+def _held_out(schema: Schema, n: int) -> int:
+    """How many of n rows are held out: none if none shall be, else at least 1, and 2 are left."""
+    held_out = schema.held_out(n)
+    if schema.holdout > 0 and not 1 <= held_out <= n - 2:
+        enough = max(4, ceil(1 / max(schema.holdout, 1e-9)))
+        reason = (
+            f"{n} data rows; of so few, a share of {schema.holdout:g} cannot be held out: declare the "
+            f'dataset with "holdout": 0, or send at least {enough} rows'
+        )
+        raise ParseError(None, None, reason)
+    return held_out
 
 
 def run_ingest(request: IngestRequest, inherited: tuple[int, ...] = ()) -> IngestResult:

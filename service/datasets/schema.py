@@ -218,13 +218,18 @@ class Schema(_Declared):
 
     `compare_by` says when a cell is a declared category or label value: by `value`, where "2", "2.0"
     and 2 are one and so are "true" and 1; by `spelling` in datasets from before there was a choice.
+
+    `holdout` is the share of the rows that is held out: no fit reads them, and models are evaluated on
+    them. Which rows these are is settled by their positions after a secret shuffle, not by what they
+    say, and how many is public. 0, which datasets have from before there was a choice, holds out none.
     """
 
     columns: Annotated[tuple[Column, ...], Field(min_length=1, max_length=MAX_WIDTH)]
     label: Label
     l2: NormBound | None = None
     linf: NormBound | None = None
-    compare_by: CompareBy = "spelling"  # what stored schemas mean that do not say it
+    compare_by: CompareBy = "spelling"  # this and the next: what stored schemas mean without them
+    holdout: float = Field(default=0.0, ge=0, le=0.5)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -325,6 +330,10 @@ class Schema(_Declared):
         attainable = min(1.0 / math.sqrt(self.blocks), self.l2_bound)
         return min(self.linf or attainable, attainable)
 
+    def held_out(self, rows: int) -> int:
+        """How many of so many rows are held out: the last ones, once they are shuffled."""
+        return round(rows * self.holdout)
+
     @property
     def constant(self) -> float:
         """The encoded value of the intercept in a row that no norm bound clipped."""
@@ -337,6 +346,7 @@ class Schema(_Declared):
 
 class DeclaredSchema(Schema):
     compare_by: CompareBy = "value"
+    holdout: float = Field(default=0.2, ge=0, le=0.5)
 
 
 DeclaredSchema.__doc__ = Schema.__doc__

@@ -82,6 +82,15 @@ def open_arrays(folder: Path) -> tuple[NDArray[Any], NDArray[np.float64]]:
     return x, y
 
 
+def only(array: NDArray[Any], rows: range) -> NDArray[Any]:
+    """An array of these rows alone: of a mapped file, a map that no other row is in."""
+    if not isinstance(array, np.memmap) or array.filename is None:
+        return array[rows.start : rows.stop]
+    offset = int(array.offset) + rows.start * (array.nbytes // len(array))
+    shape = (len(rows), *array.shape[1:])
+    return np.memmap(array.filename, array.dtype, "r", offset, shape)
+
+
 def delete_data(folder: Path) -> None:
     """Delete a dataset's arrays; nothing happens if they are already gone.
 

@@ -210,7 +210,8 @@ def _make_ready(connection: Connection, dataset_id: str, name: str, result: Inge
             content_mac=result.content_mac,
             facts=json.dumps(
                 {
-                    "rows": result.rows,
+                    "rows": result.rows - result.held_out,
+                    "held_out": result.held_out,
                     "columns": result.columns,
                     "storage": result.storage,
                     "feature_step": result.feature_step,

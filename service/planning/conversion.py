@@ -35,8 +35,16 @@ _ORDER_MAX = 2**34  # the best is about 2 log(1/delta)/eps, and a pico-unit need
 def renyi_budget(epsilon: float, delta: float, order: int) -> Decimal:
     """The largest Renyi divergence at `order` that still implies (epsilon, delta)-DP."""
     with localcontext(prec=_DIGITS):
+        first, second = _logarithms(delta, order)
+        return Decimal(epsilon) - first + second - _SLACK
+
+
+@lru_cache(maxsize=1 << 14)  # jobs of one account ask at the same orders, whatever their epsilon
+def _logarithms(delta: float, order: int) -> tuple[Decimal, Decimal]:
+    """log(1 - 1/a) and log(delta a)/(a - 1)."""
+    with localcontext(prec=_DIGITS):
         a = Decimal(order)
-        return Decimal(epsilon) - (1 - 1 / a).ln() + (Decimal(delta) * a).ln() / (a - 1) - _SLACK
+        return (1 - 1 / a).ln(), (Decimal(delta) * a).ln() / (a - 1)
 
 
 @lru_cache(maxsize=4096)
@@ -102,9 +110,9 @@ def epsilon_of_units(units: int, delta: float, kind: Kind = "renyi") -> float:
 def epsilon_at_order(tau: Fraction, delta: float, order: int) -> float:
     """The epsilon that a Renyi divergence of at most tau at `order` implies, rounded up."""
     with localcontext(prec=_DIGITS):
-        a = Decimal(order)
+        first, second = _logarithms(delta, order)
         divergence = Decimal(tau.numerator) / Decimal(tau.denominator)
-        epsilon = divergence + (1 - 1 / a).ln() - (Decimal(delta) * a).ln() / (a - 1) + _SLACK
+        epsilon = divergence + first - second + _SLACK
         return max(0, int((epsilon * 10**6).to_integral_value(ROUND_CEILING))) / 10**6
 
 

@@ -28,16 +28,18 @@ from service.planning.normal import DIGITS, PI, mills, tail
 
 _SLACK = Decimal("1e-40")  # 10^8 times what the terms below can err, relative to the largest
 _HALF = Decimal("0.5")
+_LOG_5 = Decimal("1.60943791243410037460075933322618763952560135426851772191265")
 
 
 def log_determinant(c: Fraction) -> Fraction:
     """log(1 + c), rounded up."""
-    with localcontext(prec=DIGITS):
-        return Fraction(_log_determinant(c))
+    return Fraction(_log_determinant(c))
 
 
+@lru_cache(maxsize=4096)
 def _log_determinant(c: Fraction) -> Decimal:
-    return min(as_decimal(c), ((1 + as_decimal(c)) * ROUND_UP).ln() * ROUND_UP)
+    with localcontext(prec=DIGITS):
+        return min(as_decimal(c), ((1 + as_decimal(c)) * ROUND_UP).ln() * ROUND_UP)
 
 
 @lru_cache(maxsize=4096)
@@ -46,7 +48,7 @@ def renyi(mu: Fraction, c: Fraction, sides: int, order: int) -> Fraction:
     bound = order * gdp_squared(mu, c, sides) / 2
     with localcontext(prec=DIGITS):
         k, C, m = order - 1, _log_determinant(c), as_decimal(mu)
-        simple = C + order * m * m / 2 + Decimal(5).ln() / k
+        simple = C + order * m * m / 2 + _LOG_5 / k
         bound = min(bound, Fraction(simple * ROUND_UP))
         if k * (C + order * m * m) > LOG_DECIMAL_MAX:
             return bound

@@ -26,6 +26,7 @@ PI = Decimal("3.1415926535897932384626433832795028841971693993751058209749445923
 PI_ABOVE = Decimal("3.1415926535897932384626433832795029")
 
 
+@lru_cache(maxsize=4096)
 def mills(x: Decimal) -> Decimal:
     """Phi(-x)/phi(x)."""
     if x < 0:

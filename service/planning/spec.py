@@ -19,9 +19,13 @@ from service.planning.summaries import ASKED_MAX, ColumnFacts, Summary
 
 class Facts(Public):
     """The public facts of a dataset and of the account it spends from. Nothing here was computed
-    from the rows but their number, which the neighbouring relation (replace one) makes public."""
+    from the rows but their number, which the neighbouring relation (replace one) makes public.
+
+    `rows` are those that a model may be fitted to, at positions [0, rows) of the dataset; the
+    `held_out` rows are at the positions after them."""
 
     rows: PositiveInt = Field(le=2**30)  # of contributions below 2^30: no sum leaves int64
+    held_out: int = Field(default=0, ge=0, le=2**30, exclude_if=lambda count: count == 0)
     columns: PositiveInt
     storage: Literal["fixed", "float64"]
     feature_step: PositiveFloat | None = None

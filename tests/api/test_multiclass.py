@@ -15,7 +15,8 @@ LABEL = {"name": "colour", "kind": "categorical", "classes": NAMES}
 
 def schema(kind):
     bounds = {"lower": -1.0, "upper": 1.0} if kind == "numeric" else {}
-    return {"columns": [{"name": c, "kind": kind, **bounds} for c in "uv"], "label": LABEL}
+    columns = [{"name": c, "kind": kind, **bounds} for c in "uv"]
+    return {"columns": columns, "label": LABEL, "holdout": 0}
 
 
 def blobs(rows, seed):

@@ -161,6 +161,7 @@ KEPT = {
     "l2": None,
     "linf": None,
     "compare_by": "value",
+    "holdout": 0.2,
 }
 FRAME = pandas.DataFrame({"x": [1.5, None], "y": [0, 1]})
 
@@ -181,9 +182,10 @@ def test_an_upload_that_broke_off_is_taken_up_again(ask):
 
 
 def test_another_schema_or_data_under_the_name_is_refused(ask):
-    other = {**KEPT, "columns": [{**KEPT["columns"][0], "upper": 10}]}
-    with pytest.raises(UploadError, match="datasets delete ds_1"):
-        ask(Stub(*begun(schema=other)), "upload", "visits", FRAME, schema=SCHEMA)
+    others = ({"columns": [{**KEPT["columns"][0], "upper": 10}]}, {"holdout": 0})
+    for other in others:
+        with pytest.raises(UploadError, match="datasets delete ds_1"):
+            ask(Stub(*begun(schema=KEPT | other)), "upload", "visits", FRAME, schema=SCHEMA)
     with pytest.raises(ApiError, match="name_taken"):
         ask(Stub(*begun("ready")), "upload", "visits", FRAME, schema=SCHEMA)
 

@@ -140,6 +140,7 @@ SCHEMA = {
         {"name": "note", "kind": "ignored"},
     ],
     "label": {"name": "y", "kind": "categorical", "classes": [0, 1, "no"]},
+    "holdout": 0,
 }
 written = {  # as csv.writer, pandas and polars spell them
     bool: [str, lambda v: str(v).lower(), lambda v: str(int(v))],

@@ -27,7 +27,9 @@ SOFTWARE = Software.model_validate(dict.fromkeys(Software.model_fields, "a test"
 class JobHarness:
     """One dataset with a budget, and every step that a submitter, a worker or the reaper takes."""
 
-    def __init__(self, db, folder, *, rows=ROWS, epsilon=1.0, delta=1e-6, cap=None, kind=None):
+    def __init__(
+        self, db, folder, *, rows=ROWS, epsilon=1.0, delta=1e-6, cap=None, kind=None, held_out=0
+    ):
         self.db = db
         self.settings = Settings(
             data_dir=folder, database_url=db.url, attempts_max=3, lease_seconds=5.0
@@ -43,6 +45,8 @@ class JobHarness:
             "l2_units": 8190,
             "label": "binary",
         }
+        if held_out:
+            facts["held_out"] = held_out
         with db.write() as connection:
             self.owner = create_principal(connection, "owner", "owner")
             connection.execute(
@@ -73,8 +77,8 @@ class JobHarness:
             )
         folder = folder / "datasets" / self.dataset
         folder.mkdir(parents=True)
-        np.save(folder / "x.npy", np.ones((rows, 4), dtype=np.int16))
-        np.save(folder / "y.npy", np.ones(rows))
+        np.save(folder / "x.npy", np.ones((rows + held_out, 4), dtype=np.int16))
+        np.save(folder / "y.npy", np.ones(rows + held_out))
 
     def spec(self, epsilon=0.1, **changes):
         return JobSpec.model_validate(

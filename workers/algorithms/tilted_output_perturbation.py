@@ -9,7 +9,7 @@ from workers.arrays import read_only
 from workers.data import Blocks, Data
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import merge_tilted, tilted_sum
-from workers.optimizers.descent import Floats, Gradient, descend, release
+from workers.optimizers.descent import Floats, Gradient, release, solve
 from workers.progress import Progress
 
 
@@ -18,7 +18,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, MinimiserSchedule)
 
     def make(blocks: Blocks) -> Floats:
-        return descend(tilted_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)
+        return solve(tilted_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)
 
     return release(schedule, data, make)
 

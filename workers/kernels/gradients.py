@@ -95,6 +95,7 @@ def _averaged_in_64(margins, y, margin_step, slope, scale, bound, q):
 
 by_loop(
     _quantise,
+    "never",  # called once a block, and compiled in half the time
     EXPONENTIAL=_exponential,
     STRAIGHT=_straight,
     BENT=_bent,

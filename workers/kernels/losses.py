@@ -172,11 +172,11 @@ def bent64(code, line, m, y):
     return _bent64(code, line, m, y)
 
 
-def by_loop(stub: Any, **implementations: Any) -> None:
+def by_loop(stub: Any, inline: str, **implementations: Any) -> None:
     """Compiled code that calls `stub` is given the implementation for the type of its slope, which is
     the argument called `slope`, and compiles no other."""
 
-    @overload(stub, jit_options={"error_model": "numpy"}, inline="always", strict=False)
+    @overload(stub, jit_options={"error_model": "numpy"}, inline=inline, strict=False)
     def choose(*arguments: Any) -> Any:
         (slope,) = (one for one in arguments if isinstance(one, types.NamedTuple))
         return implementations[slope.instance_class.__name__]
@@ -212,6 +212,7 @@ def _averaged(slope, m, y):
 
 by_loop(
     _derivative64,
+    "always",
     EXPONENTIAL=_convex,
     STRAIGHT=_convex,
     BENT=_bent,

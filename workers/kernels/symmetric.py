@@ -1,17 +1,22 @@
 """Symmetric matrices, in plain loops: the same bits on any number of threads, which LAPACK's are not.
-Inner loops run along rows, for the compiler to make vector code of."""
+Inner loops run along rows, for the compiler to make vector code of. What loops need is made outside of
+them, for a first job waits for their compilation."""
 
 import numpy as np
 from numba import njit
 
+from workers.arrays import Floats
+
 _SWEEPS = 60  # for one eigenvalue; two or three do
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def eigen(a):
+def eigen(a: Floats) -> tuple[Floats, Floats]:
     """(values, vectors in rows) of a symmetric matrix, in no order: by Householder's reflections to
     three diagonals, then by the implicit QL method (Golub and Van Loan, 8.3)."""
-    values, beside, vectors = _tridiagonal(a.copy())
+    left, vectors = a.copy(), np.eye(len(a))
+    _tridiagonal(left, vectors, np.zeros(len(a)), np.zeros(len(a)))
+    values, beside = left.diagonal().copy(), np.zeros(len(a))
+    beside[:-1] = left.diagonal(-1)
     _diagonal(values, beside, vectors)
     return values, vectors
 
@@ -19,29 +24,31 @@ def eigen(a):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _combined(rows, by, first, low, out):
     """out[low:] = the sum over i >= first of by[i] rows[i, low:]."""
-    out[low:] = 0.0
+    sums = out[low:]
+    for j in range(sums.size):
+        sums[j] = 0.0
     for i in range(first, by.size):
-        row, factor = rows[i], by[i]
-        for j in range(low, out.size):
-            out[j] += factor * row[j]
+        row, factor = rows[i, low:], by[i]
+        for j in range(sums.size):
+            sums[j] += factor * row[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _less(rows, by, vector, first, low):
     """rows[i, low:] -= by[i] vector[low:], for i >= first."""
+    taken = vector[low:]
     for i in range(first, by.size):
-        row, factor = rows[i], by[i]
-        for j in range(low, vector.size):
-            row[j] -= factor * vector[j]
+        row, factor = rows[i, low:], by[i]
+        for j in range(taken.size):
+            row[j] -= factor * taken[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _tridiagonal(a):
-    """Three diagonals Q' a Q: the middle one, that beside it, and Q'. Reflections I - v v' take column
-    after column, and a becomes a - v w' - w v' with w = p - (v.p/2) v, p = a v."""
-    size = a.shape[0]
-    turned = np.eye(size)
-    v, p = np.zeros(size), np.zeros(size)
+def _tridiagonal(a, turned, v, p):
+    """a becomes Q' a Q, of which three diagonals are left, and `turned`, 1 at first, Q'; v and p are
+    for work. Reflections I - v v' take column after column, and a becomes a - v w' - w v' with
+    w = p - (v.p/2) v, p = a v."""
+    size, all_of_it = a.shape[0], np.int64(0)
     for k in range(size - 2):
         v[k] = 0.0
         squares = 0.0
@@ -52,7 +59,9 @@ def _tridiagonal(a):
         if length == 0.0:
             continue
         v[k + 1] += length if v[k + 1] > 0.0 else -length
-        v /= np.sqrt(length * abs(v[k + 1]))
+        root = np.sqrt(length * abs(v[k + 1]))
+        for j in range(k + 1, size):
+            v[j] /= root
         _combined(a, v, k + 1, k, p)
         product = 0.0
         for j in range(k + 1, size):
@@ -61,12 +70,8 @@ def _tridiagonal(a):
             p[j] -= 0.5 * product * v[j]
         _less(a, v, p, k, k)
         _less(a, p, v, k, k)
-        _combined(turned, v, k + 1, 0, p)
-        _less(turned, v, p, k + 1, 0)
-    beside = np.zeros(size)
-    for i in range(1, size):
-        beside[i - 1] = a[i, i - 1]
-    return np.diag(a).copy(), beside, turned
+        _combined(turned, v, k + 1, all_of_it, p)
+        _less(turned, v, p, k + 1, all_of_it)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

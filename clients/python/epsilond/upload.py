@@ -92,6 +92,7 @@ def matches(declared: Any, given: Any) -> bool:
         return (
             given.keys() <= declared.keys()
             and all(matches(declared[name], value) for name, value in given.items())
+            and rest.pop("holdout", 0.2) == 0.2
             and all(value in (None, False, 1.0, "value") for value in rest.values())
         )
     if isinstance(given, (list, tuple)):

@@ -44,6 +44,8 @@ class DatasetSummary(BaseModel):
     lineage: str | None = Field(description="Owners, administrators and auditors only.")
     state: Literal["empty", "ready", "deleted"]
     rows: int | None
+    fit_rows: int | None = Field(description="Those that models are fitted to.")
+    held_out_rows: int | None = Field(description="Those that no fit reads.")
     columns: int
     storage: Literal["fixed", "float64"]
     audit_length: int

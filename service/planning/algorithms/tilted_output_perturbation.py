@@ -4,8 +4,9 @@
 (1/tilt) log((1/n) sum exp(tilt l_i(w))) + (ridge/2) ||w||^2 with l_i(w) = l(<w, x_i>, y_i) convex. As
 tilt falls to 0 this is the mean loss, as it grows the largest one. LR-OP, section 4.
 
-**Schedule.** Projected gradient descent, then one noisy point. A corner of
-the loss is replaced by its Moreau envelope, which changes the objective by as little as every loss.
+**Schedule.** Projected gradient descent, accelerated where that is predicted to err less, then one
+noisy point. A corner of the loss is replaced by its Moreau envelope, which changes the objective by
+as little as every loss.
 
 **Sensitivity.** Neighbours replace one record. Let a <= l_i <= A over the ball and all rows, and C
 = exp(tilt (A - a)). A replaced record changes the gradient by at most 2 L C/(C + n - 1), and so the
@@ -16,16 +17,17 @@ mean of the other gradients under the others' weights; with the record i the gra
 (grad l_i - g). So an exchange that takes p, h to p', h' changes it by ||p h - p' h' - (p - p') g||
 <= L (p + p' + |p - p'|) = 2 L max(p, p'), and no weight exceeds C/(C + n - 1): `change` = 2 L C/(C
 + n - 1), never more than 2L. The Hessian is the p-mean of the losses' plus tilt times the
-p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, and the
-sensitivity of descent in shared/minimiser.py applies. Rounding: a loss errs by L0 times its
-margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A - a) in the exponents
-and 8u per rescaling; and weights count twice, above and below the fraction.
+p-covariance of the gradients, so the objective is convex and (beta + tilt L^2)-smooth, at any w,
+and the sensitivities of descent and acceleration in shared/minimiser.py apply. Rounding: a loss
+errs by L0 times its margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A
+- a) in the exponents and 8u per rescaling; and weights count twice, above and below the fraction.
 
 **Errata.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
 a subgradient method accurate in expectation; here it is C/(C + n - 1), and no accuracy enters. They
 ask that every loss be strongly convex, which would put the regulariser into l and its size into A;
 here it stands outside the logarithm."""
 
+from dataclasses import dataclass
 from math import exp, log
 
 from pydantic import Field
@@ -35,17 +37,18 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, rounded
 from service.planning.lattice import target
+from service.planning.loss import Scalar
 from service.planning.needs import BALL_OR_ALL, Needs
-from service.planning.problem import problem
+from service.planning.problem import Problem, problem
 from service.planning.shared import minimiser
 from service.planning.shared.minimiser import Objective, U
 from service.planning.shared.point import (
-    Costs,
     MinimiserSchedule,
+    Posed,
     noise_per_sensitivity,
-    release_point,
     require_scale,
 )
+from service.planning.shared.solvers import Solvers
 from service.planning.spec import Facts, JobSpec
 
 NAME = "tilted-output-perturbation"
@@ -55,66 +58,79 @@ class Parameters(minimiser.Passes):
     tilt: float = Field(
         default=1.0, ge=1e-6, le=1e6, description="tau: how much more a larger loss counts."
     )
+    solver: minimiser.AskedOfAny | None = minimiser.solver_field()
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
-    X2 = p.X2
-    require_scale(NAME, p.W, X2, spec.ridge)
-    n, d, L0, L, tilt, steps = p.n, p.d, p.lipschitz, p.G, parameters.tilt, parameters.steps
-
+    p, goal = problem(spec, facts), target(spec, facts)
+    require_scale(NAME, p.W, p.X2, spec.ridge)
+    n, L, tilt = p.n, p.G, parameters.tilt
     widest = p.W if spec.ridge == 0 else min(p.W, L / spec.ridge)
-    spread = spec.loss.difference(widest * X2 * (1 + 1e-9), L0)
+    spread = spec.loss.difference(widest * p.X2 * (1 + 1e-9), p.lipschitz)
     share = largest_share(tilt * spread, n)
-    k = noise_per_sensitivity(goal, d)
+    k = noise_per_sensitivity(goal, p.d)
     strong = spec.ridge or minimiser.ridge_for(L, p.beta + tilt * L**2, p.W, share, k)
-    radius, change = min(p.W, L / strong), 2 * L * share
-    noise = k * change / strong
+    radius = min(p.W, L / strong)
+    noise = k * 2 * L * share / strong
     if noise > radius >= k * 2 * L / (strong * n):
         raise PlanRefused(
             f"at tilt {tilt:g} one record may hold {share:.3g} of all weight, and the noise of norm "
             f"{noise:.3g} would drown minimisers of norm {radius:.3g}; a tilt of at most "
             f"{_useful_tilt(radius * strong / (2 * L * k), n, spread):.3g} would do here."
         )
-    smoothing, bias = None, 0.0
-    if not p.is_smooth:
-        beta = minimiser.smoothed_to(L, noise)
-        beta = min(beta, minimiser.reachable(strong, radius, noise, steps))
-        smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), L**2 / (2 * beta)
-        shape = shape.smoothed(smoothing.smoothness)
-    if spec.ridge == 0:
-        bias += strong * p.W**2 / 2
+    tilted = _Tilted(spec, p, tilt, strong, radius, spread, share, noise)
+    price = 0.0 if p.is_smooth else L**2 / 2
+    solvers = Solvers(goal, p, tilted.pose, noise, k, price, parameters.steps)
+    return solvers.draft(parameters.solver, minimiser.DESCENT, "accelerated")
 
-    off = minimiser.margin_error(d, radius, X2)
-    deep = minimiser.depth(n, d)
-    loss_error = L0 * off + 16 * U * (L0 * (radius * X2 + 1) + 1)
-    weight_error = tilt * loss_error + 4 * U * tilt * spread + 8 * U * deep
-    slope_error = shape.curvature * off + 8 * U * L0
-    objective = Objective(
-        rows=n,
-        columns=d,
-        lipschitz=L,
-        smoothness=shape.curvature * X2**2 + tilt * L**2,
-        strong=strong,
-        radius=radius,
-        change=change,
-        error=2 * (X2 * slope_error + L * (2 * weight_error + 2 * deep * U)),
-    )
-    return release_point(
-        goal,
-        p,
-        objective=objective,
-        solver=minimiser.DESCENT,
-        solution=minimiser.descent(objective, steps, noise),
-        slope_bound=L0,
-        smoothing=smoothing,
-        costs=Costs(
+
+@dataclass(frozen=True)
+class _Tilted:
+    spec: JobSpec
+    p: Problem
+    tilt: float
+    strong: float
+    radius: float
+    spread: float
+    share: float
+    noise: float
+
+    def pose(self, within: float, *, block: int | None = None, further: float = 1.0) -> Posed:
+        p, L, X2, tilt, shape = self.p, self.p.G, self.p.X2, self.tilt, self.spec.loss.scalar()
+        smoothing, bias = None, 0.0 if self.spec.ridge else self.strong * p.W**2 / 2
+        if not p.is_smooth:
+            room = max(self.strong, within - tilt * L**2)
+            beta = min(minimiser.smoothed_to(L, self.noise), room)
+            smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), bias + L**2 / (2 * beta)
+            shape = shape.smoothed(smoothing.smoothness)
+        objective = Objective(
+            rows=p.n,
+            columns=p.d,
+            lipschitz=L,
+            smoothness=shape.curvature * X2**2 + tilt * L**2,
+            strong=self.strong,
+            radius=self.radius,
+            change=2 * L * self.share,
+            error=self._error(shape, further),
+        )
+        printed = min(1.0, exp(min(700.0, tilt * self.spread)) / p.n)
+        return Posed(
+            objective,
+            slope_bound=p.lipschitz,
             theorem="LR-OP Propositions 4.1 and 4.2: as for the mean loss with n = 1/weight",
-            paper_sensitivity=2 * L / strong * min(1.0, exp(min(700.0, tilt * spread)) / n),
+            paper_sensitivity=2 * L / self.strong * printed,
             bias=bias,
-        ),
-        tilt=tilt,
-    )
+            smoothing=smoothing,
+            more={"tilt": tilt},
+        )
+
+    def _error(self, shape: Scalar, further: float) -> float:
+        n, d, L0, X2, far = self.p.n, self.p.d, self.p.lipschitz, self.p.X2, further * self.radius
+        off, deep = minimiser.margin_error(d, far, X2), minimiser.depth(n, d)
+        loss_error = L0 * off + 16 * U * (L0 * (far * X2 + 1) + 1)
+        weights = self.tilt * loss_error + 4 * U * self.tilt * further * self.spread + 8 * U * deep
+        slope_error = shape.curvature * off + 8 * U * L0
+        return 2 * (X2 * slope_error + self.p.G * (2 * weights + 2 * deep * U))
 
 
 def largest_share(exponent: float, n: int) -> float:

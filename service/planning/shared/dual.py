@@ -143,24 +143,27 @@ def calibrate_term(goal: Target, bend: float, sides: Literal[1, 2]) -> Perturbed
 
 
 def _largest(cost: Callable[[int], int], most: int, high: int) -> int:
-    """An argument that costs at most `most`, and about that: `cost` is increasing, and nearly
-    linear."""
+    """An argument that costs at most `most`, and about that: `cost` is increasing, and nearly linear.
+    By secants, as every cost takes a while, towards the middle of what is near enough."""
     low, below = 1, cost(1)
     if below > most:
         return 0
     while (above := cost(high)) <= most:
         low, below, high = high, above, 2 * high
+    near, aim = most - most // _NEARLY, most - most // (2 * _NEARLY)
+    last, latest = (low, below), (high, above)
     for step in range(1, 200):
-        middle = low + (high - low) * (most - below) // (above - below)
-        if step % 3 == 0 or not low < middle < high:
+        (x, at_x), (y, at_y) = last, latest
+        middle = y + (y - x) * (aim - at_y) // (at_y - at_x) if at_x != at_y else low
+        if step % 4 == 0 or not low < middle < high:
             middle = (low + high) // 2
         if middle == low:
             break
-        found = cost(middle)
-        if found > most:
-            high, above = middle, found
+        last, latest = latest, (middle, cost(middle))
+        if latest[1] > most:
+            high = middle
             continue
-        low, below = middle, found
-        if found >= most - most // _NEARLY:
+        low = middle
+        if latest[1] >= near:
             break
     return low

@@ -104,7 +104,7 @@ def accumulate_each(totals, x, q, fast):
     count = x.shape[0]
     quick = _whole(x, 0, count, totals.shape[1], ROWS) if fast else 0
     if quick > 0:
-        accumulate_all(x, quick, q, totals, np.empty((quick, LANES), dtype=np.int16))
+        accumulate_all(x, quick, q, totals, np.empty(quick * LANES, dtype=np.int16))
     if quick < count:
         for h in range(totals.shape[0]):
             portable.accumulate(totals[h], x, quick, q[h, quick:count])

@@ -165,8 +165,8 @@ def accumulate_all(typing_context, x, count, q, totals, pairs):
     """totals[h] += sum over r < count of q[h, r] x[r], in chunks; `count` is a multiple of 16, at
     most 2^15.
 
-    As `accumulate`, but all h share a chunk's interleaved rows, which wait in `pairs`
-    [count, LANES].
+    As `accumulate`, but all h share a chunk's interleaved rows, which wait in `pairs`,
+    count times LANES.
     """
 
     def generate(context, builder, signature, arguments):

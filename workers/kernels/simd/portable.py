@@ -31,7 +31,9 @@ def margins(x, first, weights, out):
 def accumulate(total, x, first, q):
     """total += sum of q[r] x[first + r], in int32 over groups of rows, in int64 over these."""
     columns = x.shape[1]
-    partial = np.zeros(columns, dtype=np.int32)
+    partial = np.empty(columns, dtype=np.int32)
+    for j in range(columns):
+        partial[j] = 0
     for low in range(0, q.size, ROWS):
         for r in range(low, min(low + ROWS, q.size)):
             row, multiplier = x[first + r], _i(q[r])
