@@ -1,8 +1,8 @@
 """How often intervals of summaries hold the truth: `make bench-coverage`.
 
 Each line is so many made-up datasets of one kind. Rows are drawn from a known distribution on points
-of a grid, as the number of records at each point: what a table counts of them is then exact arithmetic,
-and a million rows take no longer than a thousand. Noise is drawn by the samplers that jobs use, at
+of a grid, as the number of records at each point: what a table counts of them is exact arithmetic, and
+a million rows take no longer than a thousand. Noise is drawn by the samplers that jobs use, at
 the scale that the Plan has; what is told is computed by the code that makes the card."""
 
 import argparse
@@ -32,6 +32,7 @@ SCHEMA = Schema.model_validate(
             {"name": "number", "kind": "numeric", "lower": 0, "upper": 1},
             {"name": "free", "kind": "unbounded"},
             {"name": "rare", "kind": "categorical", "categories": ["a", "b", "c", "d"]},
+            {"name": "other", "kind": "numeric", "lower": 0, "upper": 1},
         ],
         "label": {"name": "y", "kind": "binary", "positive": "1", "negative": "0"},
     }
@@ -52,7 +53,7 @@ class Line:
 
 
 def rows_at(number: np.ndarray, free: np.ndarray, rare: np.ndarray) -> np.ndarray:
-    x = np.zeros((len(number), 8))
+    x = np.zeros((len(number), 9))
     x[:, 0], x[:, 1], x[:, 2] = 1.0, number, free
     x[np.arange(len(rare)), 3 + rare] = 1.0
     return x
@@ -123,6 +124,17 @@ def lines() -> Iterator[Line]:
         even,
         lambda told: [(told.mean.low, told.mean.high)],
         lambda told: [float(np.clip(t, told.lower, told.upper).mean())],
+    )
+    u = np.random.default_rng(1).normal(size=(POINTS, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
+    pair = rows_at(np.clip(0.5 + u[:, 0] / 8, 0, 1), np.zeros(POINTS), np.zeros(POINTS, dtype=int))
+    pair[:, 8] = np.clip(0.5 + u[:, 1] / 8, 0, 1)
+    yield Line(
+        "correlation of two columns",
+        {"kind": "correlations", "columns": ["number", "other"]},
+        pair,
+        even,
+        lambda told: [(one.low, one.high) for one in told.pairs],
+        lambda told: [float(np.corrcoef(pair[:, 1], pair[:, 8])[0, 1])],
     )
     yield Line(
         "share within bounds",

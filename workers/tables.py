@@ -21,6 +21,7 @@ from service.planning.tables import (
     Crossed,
     Magnitudes,
     Moments,
+    Products,
 )
 from workers.arrays import Add, Array, Floats, Sum
 from workers.rows import WrongDataError
@@ -59,6 +60,8 @@ def counted(facts: Facts, table: Any, x: Array, y: Array) -> Sum:
     """What a block of rows adds to one table."""
     if isinstance(table, Moments):
         return _moments(facts, table, x, y)
+    if isinstance(table, Products):
+        return _products(facts, table, x, y)
     return np.bincount(cells_of(facts, table, x, y), minlength=table.size).astype(np.int64)
 
 
@@ -104,12 +107,31 @@ def _magnitudes(facts: Facts, table: Magnitudes, x: Array, y: Array) -> Integers
 
 def _moments(facts: Facts, table: Moments, x: Array, y: Array) -> Sum:
     """By integers alone once t is one: what a record adds lies on the curve (t, t^2/B)."""
-    v, B = values(facts, table.column, x, y, 0.5), MOMENT_UNITS
     assert table.low is not None and table.high is not None
-    with np.errstate(all="ignore"):
-        share = (v - table.low) / (table.high - table.low)
-        t = np.clip(whole(np.rint((2 * np.clip(share, 0.0, 1.0) - 1) * B)), -B, B)
+    t, B = _places(facts, table.column, (table.low, table.high), x, y), MOMENT_UNITS
     return np.array([t.sum(), ((t * t + B // 2) // B).sum()])
+
+
+def _products(facts: Facts, table: Products, x: Array, y: Array) -> Sum:
+    t = [
+        _places(facts, column, ends, x, y)
+        for column, ends in zip(table.columns, table.ranges, strict=True)
+    ]
+    sums, B = [each.sum() for each in t], MOMENT_UNITS
+    for i, first in enumerate(t):
+        sums.append(((first * first + B // 2) // B).sum())
+        for second in t[:i]:
+            sums.append(((first * second * table.BESIDE // 2**15 + B // 2) // B).sum())
+    return np.array(sums)
+
+
+def _places(facts: Facts, column: int, ends: tuple[float, float], x: Array, y: Array) -> Integers:
+    """Where values are in a range, from -B to B."""
+    v, B, (low, high) = values(facts, column, x, y, 0.5), MOMENT_UNITS, ends
+    with np.errstate(all="ignore"):
+        share = (v - low) / (high - low)
+        t = whole(np.rint((2 * np.clip(share, 0.0, 1.0) - 1) * B))
+    return np.asarray(np.clip(t, -B, B))
 
 
 CELLS: dict[type, Callable[[Facts, Any, Array, Array], Integers]] = {

@@ -4,7 +4,8 @@ import { card, empty, h, num, percent, plural, s, table } from "./ui.js";
 const SHOWN = 40; // cells that are drawn; the table has all
 const narrow = () => innerWidth < 560;
 const help = (...text) => h("p", { class: "help" }, ...text);
-const title = (told) => (told.by ? `${told.column} by ${told.by}` : told.column);
+const title = (told) =>
+  told.columns?.join(", ") ?? (told.by ? `${told.column} by ${told.by}` : told.column);
 
 export function summaryCards(told) {
   return told.map((one) => {
@@ -18,6 +19,7 @@ const KINDS = {
   histogram: ["Histogram", (told) => [shares(told), noteOnShares(told)]],
   quantiles: ["Quantiles", quantiles],
   mean: ["Mean", mean],
+  correlations: ["Correlations", correlations],
   bounds: ["Bounds", bounds],
 };
 
@@ -46,6 +48,14 @@ function quantiles(told) {
   return [
     table("Quantiles", HEADS, rows, NUMBERS),
     help(`Low and high are the interval ${held(told)}. A dash: the end of the range is one of them.`),
+  ];
+}
+
+function correlations(told) {
+  const rows = told.pairs.map((one) => line(`${one.first}, ${one.second}`, one));
+  return [
+    table("Correlations", HEADS, rows, NUMBERS),
+    help(`Low and high are the interval ${held(told)}, for columns that are about normal.`),
   ];
 }
 

@@ -107,11 +107,13 @@ def facts_for(
 
 
 def with_columns(facts: Facts, dataset: Row[Any], spec: JobSpec) -> Facts:
-    """The same facts, with the columns that this job's summaries name."""
+    """The same facts, with the columns that this job's summaries name: over all rows, since nothing is
+    fitted that could be judged by those held out."""
     if not spec.summaries:
         return facts
     columns = described(Schema.model_validate_json(dataset.schema), spec)
-    return facts.model_copy(update={"described": columns})
+    rows = facts.rows + facts.held_out
+    return facts.model_copy(update={"described": columns, "rows": rows, "held_out": 0})
 
 
 def plan_for(facts: Facts, settings: Settings, spec: JobSpec) -> PlannedSpec:

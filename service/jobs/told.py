@@ -31,6 +31,7 @@ from service.planning.estimates import (
 from service.planning.plan import Plan
 from service.planning.summaries import (
     BoundsAsked,
+    CorrelationsAsked,
     CountsAsked,
     HistogramAsked,
     MeanAsked,
@@ -108,7 +109,22 @@ class BoundsTold(_Summary):
     inside: Estimate = Field(description="The share of the population between them.")
 
 
-Summary = Annotated[CountsTold | QuantilesTold | MeanTold | BoundsTold, Field(discriminator="kind")]
+class Correlation(Estimate):
+    first: str
+    second: str
+
+
+class CorrelationsTold(_Closed):
+    kind: Literal["correlations"]
+    columns: list[str]
+    confidence: PositiveFloat
+    pairs: list[Correlation]
+
+
+Summary = Annotated[
+    CountsTold | QuantilesTold | MeanTold | BoundsTold | CorrelationsTold,
+    Field(discriminator="kind"),
+]
 
 
 @dataclass(frozen=True)
@@ -248,6 +264,17 @@ def _bounds(asked: BoundsAsked, source: _Source) -> BoundsTold:
     )
 
 
+def _correlations(asked: CorrelationsAsked, source: _Source) -> CorrelationsTold:
+    told, names = next(source.first), list(asked.columns)
+    pairs = [
+        Correlation(first=names[j], second=names[i], **vars(found))
+        for (i, j), found in told.correlations().items()
+    ]
+    return CorrelationsTold(
+        kind="correlations", columns=names, confidence=told.confidence, pairs=pairs
+    )
+
+
 def _estimate(interval: Interval) -> Estimate:
     return Estimate(**vars(interval))
 
@@ -267,4 +294,5 @@ _TELL: dict[type, Callable[[Any, _Source], Any]] = {
     QuantilesAsked: _quantiles,
     MeanAsked: _mean,
     BoundsAsked: _bounds,
+    CorrelationsAsked: _correlations,
 }

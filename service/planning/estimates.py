@@ -104,6 +104,37 @@ class Told:
         half = sqrt(self.z**2 * fourth / n + noise**2)
         return mean, Interval(spread, max(spread - half, 0.0), min(spread + half, 1.0))
 
+    def correlations(self) -> dict[tuple[int, int], Interval]:
+        """Of every pair of columns (i, j < i). What noise adds is that of the linear part of r in the
+        entries; where it could make a variance a third of what it is, nothing is known. The sampling
+        variance is (1 - r^2)^2/n, which is that of normal columns, at the end of the interval that is
+        nearer to 0."""
+        p, n = len(self.table.columns), self.rows
+        beside = self.table.BESIDE / 2**15
+        unit = self.deviation / MOMENT_UNITS / n
+        sums = iter((self.entries / MOMENT_UNITS / n).tolist())
+        m = [next(sums) for _ in range(p)]
+        found, v, known = {}, [], []
+        for i in range(p):
+            v.append(next(sums) - m[i] ** 2 + unit**2)
+            known.append(v[i] > 3 * unit * sqrt(1 + 4 * m[i] ** 2))
+            for j in range(i):
+                cov = next(sums) / beside - m[i] * m[j]
+                if not (known[i] and known[j]):
+                    found[i, j] = Interval(0.0, -1.0, 1.0)
+                    continue
+                both = sqrt(v[i] * v[j])
+                r = cov / both
+                parts = [1 / both / beside, r / v[i] / 2, r / v[j] / 2]
+                parts += [r * m[i] / v[i] - m[j] / both, r * m[j] / v[j] - m[i] / both]
+                quantile = self.noise(unit**2 * sum(part**2 for part in parts))
+                r = min(max(r, -1.0), 1.0)
+                half = sqrt(self.z**2 * (1 - r**2) ** 2 / n + quantile**2)
+                nearer = max(abs(r) - half, 0.0)
+                half = sqrt(self.z**2 * (1 - nearer**2) ** 2 / n + quantile**2)
+                found[i, j] = Interval(r, max(r - half, -1.0), min(r + half, 1.0))
+        return found
+
     def inside(self) -> tuple[int, int]:
         """The first and the last cell that hold records for certain: counts beyond what noise alone
         reaches in any cell, but for one time in twenty. The middle cell, if none does."""

@@ -92,7 +92,20 @@ class BoundsAsked(_Summary):
     kind: Literal["bounds"] = "bounds"
 
 
+class CorrelationsAsked(Kind):
+    """The correlation of every pair of some columns that have declared bounds, the label among them if
+    it is named."""
+
+    kind: Literal["correlations"] = "correlations"
+    columns: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
+        min_length=2, max_length=32
+    )
+
+    def names(self) -> tuple[str | None, ...]:
+        return self.columns
+
+
 Summary = Annotated[
-    CountsAsked | HistogramAsked | QuantilesAsked | MeanAsked | BoundsAsked,
+    CorrelationsAsked | CountsAsked | HistogramAsked | QuantilesAsked | MeanAsked | BoundsAsked,
     Field(discriminator="kind"),
 ]

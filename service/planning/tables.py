@@ -11,6 +11,7 @@ moves the sum by at most sqrt(`squared`) in l2 and `absolute` in l1:
     moments  with a = |t - t'|, b = |t + t'|, a + b <= 2B: in l2 a sqrt(1 + (b/B)^2), which is largest
              at a = 2B, for (2 - p)^2 (1 + p^2) <= 4 on [0, 2]; in l1 a (1 + b/B), largest at a = 3B/2.
              Rounding t^2/B moves the difference by at most 1: 2B + 1, and 9B/4 + 1
+    products see `Products`
 
 Several tables that leave together, times integer weights a, are one vector: squares and absolute
 values add, D^2 = sum a^2 squared (rounded up to an integer D) in l2, D = sum a absolute in l1. One
@@ -149,9 +150,51 @@ class Moments(_Table):
         return 2
 
 
+class Products(_Table):
+    """The sums over the records of p places t, as in `Moments`; of their squares t^2/B; and, times
+    less than sqrt(2), of the products of two of them over B, rounded.
+
+    With z = t/B in [-1, 1]^p before and w after, c = <z, w>: in l2 a record moves places by |z - w|^2
+    and the others by no more than the matrix zz' - ww', |z|^4 + |w|^4 - 2c^2, together by at most
+    2p - 2c + 2p^2 - 2c^2 <= 2 (p + 1/2)^2, at c = -1/2. In l1 a place and its square move by 9/4, and
+    products by what is convex in every entry of z and of w, so largest at signs, where a pair differs
+    if one of the two changed: twice the most that a cut of p has, floor(p^2/4). Rounding moves an
+    entry by at most 1.
+    """
+
+    kind: Literal["products"] = "products"
+    BESIDE: ClassVar[int] = 46340  # over 2^15: below sqrt(2)
+    largest: ClassVar[int] = 2 * MOMENT_UNITS
+    columns: Annotated[tuple[NonNegativeInt, ...], Field(min_length=2, max_length=32)]
+    ranges: tuple[tuple[float, float], ...]
+
+    @model_validator(mode="after")
+    def _each_column_has_a_range(self) -> Self:
+        if len(self.ranges) != len(self.columns):
+            raise ValueError("each column has a range")
+        return self
+
+    @property
+    def size(self) -> int:
+        p = len(self.columns)
+        return p + p * (p + 1) // 2
+
+    @property
+    def squared(self) -> int:  # type: ignore[override]
+        p = len(self.columns)
+        return (_root(((2 * p + 1) * MOMENT_UNITS) ** 2 // 2 + 1) + _root(p * (p + 1) // 2)) ** 2
+
+    @property
+    def absolute(self) -> int:  # type: ignore[override]
+        p, B = len(self.columns), MOMENT_UNITS
+        beside = 2 * (p * p // 4) * B * self.BESIDE // 2**15 + 1
+        return p * (9 * B // 4 + 1) + beside + p * (p - 1) // 2
+
+
 Cells = Annotated[Categories | Classes | Bins, Field(discriminator="kind")]
 Table = Annotated[
-    Categories | Classes | Bins | Crossed | Magnitudes | Moments, Field(discriminator="kind")
+    Categories | Classes | Bins | Crossed | Magnitudes | Moments | Products,
+    Field(discriminator="kind"),
 ]
 Crossed.model_rebuild()
 

@@ -152,13 +152,14 @@ def within(estimate, truth):
 def test_quantiles_and_means_are_in_the_owners_units(scene):
     """The whole file's, which an interval for the population holds all the more."""
     owner, dataset, data = scene
-    quantiles, mean, size = told(
+    quantiles, mean, size, pairs = told(
         owner,
         ask(
             dataset,
             {"kind": "quantiles", "column": "age", "probabilities": [0.1, 0.5]},
             {"kind": "mean", "column": "age"},
             {"kind": "mean", "column": "size"},
+            {"kind": "correlations", "columns": ["age", "size", "sick"]},
             epsilon=10.0,
         ),
     )
@@ -172,6 +173,9 @@ def test_quantiles_and_means_are_in_the_owners_units(scene):
     logs = np.log1p(data["size"])
     within(size["mean"], logs.mean())
     within(size["variance"], logs.var())
+    found = {(one["first"], one["second"]): one for one in pairs["pairs"]}
+    assert list(found) == [("age", "size"), ("age", "sick"), ("size", "sick")]
+    within(found["age", "size"], np.corrcoef(data["age"], logs)[0, 1])
     assert size["log1p"] and size["upper"] == pytest.approx(np.log(1000))
 
 

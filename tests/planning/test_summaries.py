@@ -211,6 +211,8 @@ REFUSED = [
     ),
     ({"summaries": [{"kind": "mean", "column": "city"}]}, "ask its counts"),
     ({"summaries": [{"kind": "bounds", "column": "city"}]}, "ask its counts"),
+    ({"summaries": [{"kind": "correlations", "columns": ["age", "age"]}]}, "name each once"),
+    ({"summaries": [{"kind": "correlations", "columns": ["age", "pay"]}]}, "leave it "),
     ({"summaries": [{"kind": "quantiles", "column": "pay"}]}, '"bounds"} suggests some'),
     ({"summaries": [{"kind": "mean", "column": "pay", "lower": 1}]}, "set lower and upper"),
     ({"summaries": [{"kind": "mean", "column": "pay", "moment": 2}]}, "set both"),

@@ -20,6 +20,7 @@ from service.planning.tables import (
     Crossed,
     Magnitudes,
     Moments,
+    Products,
 )
 from tests.planning.cases import facts
 from workers.algorithms import RUNS
@@ -172,6 +173,22 @@ def test_no_pair_of_records_moves_moments_further_than_their_sensitivity():
     squared, absolute = (moved**2).sum(axis=2).max(), np.abs(moved).sum(axis=2).max()
     assert squared <= MEAN.squared <= 1.001 * squared
     assert absolute <= MEAN.absolute <= 1.001 * absolute
+
+
+@pytest.mark.parametrize("p", [2, 3, 5, 8])
+def test_no_pair_of_records_moves_products_further_than_their_sensitivity(p):
+    """Signs, noughts and places between; the furthest pair comes within a half of the bound."""
+    rng, about = np.random.default_rng(p), facts("float64", columns=p + 1)
+    z = [np.ones(p), -np.ones(p), np.where(np.arange(p) % 2, 1.0, -1.0), np.full(p, -0.5)]
+    z = np.vstack([z, rng.choice([-1.0, 1.0], (60, p)), rng.uniform(-1, 1, (60, p))])
+    x = np.hstack([np.ones((len(z), 1)), z])
+    table = Products(columns=tuple(range(1, p + 1)), ranges=((-1.0, 1.0),) * p)
+    a = np.array([counted(about, table, row[None], row[:1]) for row in x]).astype(float)
+    assert a.shape[1] == table.size and np.abs(a).max() <= table.largest
+    moved = a[:, None, :] - a[None, :, :]
+    squared, absolute = (moved**2).sum(axis=2).max(), np.abs(moved).sum(axis=2).max()
+    assert squared <= table.squared <= 1.5**2 * squared
+    assert absolute <= table.absolute <= 1.5 * absolute
 
 
 def test_a_range_is_given_to_tables_that_have_none_and_to_no_other():

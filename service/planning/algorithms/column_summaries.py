@@ -1,7 +1,7 @@
 """Summaries: what columns look like, from tables of noisy counts and sums.
 
 **Problem.** What the job's `summaries` ask of columns, by their names, and of the label: counts by
-category or class, histograms, quantiles, means and variances, bounds. Nothing is fitted.
+category or class, histograms, quantiles, means and variances, correlations, bounds. Nothing is fitted.
 
 **Schedule.** Every summary is made of tables (service/planning/tables.py); all tables leave together,
 once, over all rows. Where a mean is asked of a column without a range, the first release has how many
@@ -42,6 +42,7 @@ from service.planning.spec import Facts, JobSpec
 from service.planning.summaries import (
     BoundsAsked,
     ColumnFacts,
+    CorrelationsAsked,
     CountsAsked,
     HistogramAsked,
     MeanAsked,
@@ -56,6 +57,7 @@ from service.planning.tables import (
     Crossed,
     Magnitudes,
     Moments,
+    Products,
     Table,
     calibrate_counts,
 )
@@ -138,6 +140,9 @@ def _clipped(spec: JobSpec, facts: Facts, counts: Counts, confidence: float) -> 
 
 def tables_of(asked: Any, facts: Facts) -> Iterator[Any]:
     """The tables of the first release that a summary is made of."""
+    if isinstance(asked, CorrelationsAsked):
+        yield _products(asked, facts)
+        return
     column = column_of(asked.column, facts)
     match asked:
         case CountsAsked():
@@ -161,6 +166,22 @@ def tables_of(asked: Any, facts: Facts) -> Iterator[Any]:
             )
         case MeanAsked():
             yield _mean(column, asked)
+
+
+def _products(asked: CorrelationsAsked, facts: Facts) -> Products:
+    columns = [column_of(name, facts) for name in asked.columns]
+    if len({column.position for column in columns}) < len(columns):
+        raise PlanRefused("a column is correlated with others; name each once.")
+    for column in columns:
+        if column.kind not in ("numeric", "binary"):
+            raise PlanRefused(
+                f"{_named(column)} is no number with declared bounds, nor a binary label; leave it "
+                "out, or declare bounds."
+            )
+    return Products(
+        columns=tuple(column.position for column in columns),
+        ranges=tuple((column.low, column.high) for column in columns),
+    )
 
 
 def _mean(column: ColumnFacts, asked: MeanAsked) -> Moments | Magnitudes:
@@ -242,7 +263,7 @@ def _named(column: ColumnFacts) -> str:
 
 ALGORITHM = Algorithm(
     name=NAME,
-    title="Summaries of columns: counts, histograms, quantiles, means, bounds",
+    title="Summaries of columns: counts, histograms, quantiles, means, correlations, bounds",
     paper=papers.LR_HT,
     algorithm="1, and the Gaussian or Laplace mechanism on counts of disjoint cells",
     theorem="lemma 8",
