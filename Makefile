@@ -117,6 +117,9 @@ bench-reservations: ## jobs per second that one hot dataset admits
 bench-throughput: ## jobs per second of two workers, beside bare Celery's no-ops
 	@python3 tools/dev.py bench throughput $(ARGS)
 
+bench-ingest: ## what reading a file costs, by format, beside pyarrow
+	@python3 tools/dev.py run -- python -m benchmarks.ingest $(ARGS)
+
 bench-timing: ## whether a job's time tells of one record; make bench-timing ARGS="--runs 2000"
 	@python3 tools/dev.py run -- python -m benchmarks.timing $(ARGS)
 

@@ -71,12 +71,11 @@ def plan_named(spec: JobSpec, facts: Facts, gradients_max: int) -> Plan:
 
 def compare(spec: JobSpec, facts: Facts, gradients_max: int) -> list[Candidate]:
     """Every algorithm of the catalog on this spec: the best first, those that decline last. One that
-    answers another question is only run when it is named. Of networks nothing but a stationarity is
-    predicted, so that one without it cannot be compared."""
-    candidates, network = [], spec.model.kind != "linear"
+    answers another question is only run when it is named; so is one without a theorem for such a job,
+    of a network say, for it cannot be compared."""
+    candidates = []
     for algorithm in CATALOG.values():
-        unbounded = network and algorithm.networks and not algorithm.nonconvex
-        if unbounded or algorithm.answers_another(spec):
+        if not algorithm.has_theorem(spec) or algorithm.answers_another(spec):
             continue
         named = spec.model_copy(update={"algorithm": algorithm.name})
         try:

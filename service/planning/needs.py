@@ -39,7 +39,7 @@ class Needs:
 
     sets: tuple[str, ...]
     margins: Literal["one", "some", "any"] = "any"  # of a loss; a geometric median has none
-    smooth: bool = False
+    smooth: Literal[False, True, "if convex"] = False
     parabola: bool = False  # the squared loss: its slope is a line without an end
     convexity: Literal["convex", "weakly convex", "any"] = "convex"  # for a linear model
     models: tuple[str, ...] = ("linear",)
@@ -78,7 +78,8 @@ class Needs:
         told = {
             "a convex loss": self.convexity == "convex",
             "a weakly convex loss": self.convexity == "weakly convex",
-            "a smooth loss": self.smooth,
+            "a smooth loss": self.smooth is True,
+            "a smooth loss, if it is convex": self.smooth == "if convex",
             "the squared loss": self.parabola,
             "a loss of one margin": self.margins == "one",
             "a loss of margins": self.margins == "some",
@@ -171,7 +172,7 @@ class Needs:
             )
         if self.parabola and not self._takes_parabola(loss):
             yield Misfit(f"is for the squared loss, and {kind} is another", instead())
-        if self.smooth and not loss.smooth:
+        if not self._takes_corner(loss, spec.model.kind == "linear" and loss.convex):
             yield Misfit(f"needs a smooth loss and {kind} has a corner", instead())
 
     def _set(self, spec: JobSpec) -> Iterator[Misfit]:
@@ -214,7 +215,10 @@ class Needs:
     def _takes_loss(self, loss: BaseLoss) -> bool:
         fits = self._takes_margins(loss) and self._takes_convexity(loss)
         fits = fits and (self._takes_parabola(loss) or not self.parabola)
-        return fits and (loss.smooth or not self.smooth)
+        return fits and self._takes_corner(loss, loss.convex)
+
+    def _takes_corner(self, loss: BaseLoss, convex: bool) -> bool:
+        return loss.smooth or not self.smooth or (self.smooth == "if convex" and not convex)
 
     def _takes_parabola(self, loss: BaseLoss) -> bool:
         if not loss.margin:

@@ -49,6 +49,8 @@ GAUSSIAN = [
         1,
         clipped(3) | {"set": {"kind": "box", "lower": -0.2, "upper": 0.2}},
     ),
+    ("proximal-sgd", "fixed", 5, clipped(3, "sigmoid") | {"ridge": 0.0}),
+    ("proximal-sgd", "float64", 2, clipped(3, "ramp") | {"regulariser": L1}),
     ("localized-subgradient", "fixed", 0, clipped(3, "hinge")),
     ("proximally-guided-mirror-descent", "fixed", 0, rounds(3)),
     ("proximally-guided-mirror-descent", "float64", 7, rounds(2, set={"kind": "l1_ball"})),

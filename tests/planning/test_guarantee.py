@@ -38,7 +38,7 @@ def test_the_catalog_says_which_algorithms_take_networks():
             taken.add(name)
         except PlanRefused:
             pass
-    assert said == taken == {"gradient-descent", "online-to-nonconvex"}
+    assert said == taken == {"gradient-descent", "online-to-nonconvex", "proximal-sgd"}
 
 
 def with_a_unit_more(made):

@@ -17,6 +17,8 @@ JOBS = {
     **{name: (name, {}) for name in ROWS},
     "drawn batches": ("gradient-descent", {"parameters": {"steps": 4, "batch": 9}}),
     "drawn phases": ("localized-accelerated-sgd", {"parameters": {"steps": 4, "halvings": 3}}),
+    "no convex loss": ("proximal-sgd", {"loss": "sigmoid", "ridge": 0.0}),
+    "a network": ("proximal-sgd", {"loss": "hinge", "model": "relu_network"}),
     "a chosen clip": ("clipped-sgd", {"parameters": {"clip": "private"}}),
     "several rounds": ("proximally-guided-mirror-descent", {"parameters": {"rounds": 3}}),
     "a tree": (

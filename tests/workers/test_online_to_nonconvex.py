@@ -327,7 +327,7 @@ def test_a_period_of_one_is_plain_noisy_descent():
         ),
         (
             {"algorithm": "clipped-sgd", "model": "relu_network", "loss": "logistic"},
-            "use the model linear, or use gradient-descent or online-to-nonconvex",
+            "use the model linear, or use proximal-sgd, gradient-descent or online-to-nonconvex",
             {"model": "relu_network", "loss": "logistic"},
         ),
         (
