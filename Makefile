@@ -90,6 +90,9 @@ noise: ## write docs/noise.md: calibrated noise beside the papers'
 bench-defaults: ## what a job gets that names nothing but its loss, on synthetic tables
 	@python3 tools/dev.py run -- python -m benchmarks.defaults $(ARGS)
 
+bench-evaluation: ## how often the intervals of an evaluation hold the truth; ARGS="--times 1000"
+	@python3 tools/dev.py run -- python -m benchmarks.evaluation_coverage $(ARGS)
+
 bench-utility: ## excess risk against n, beside the theorems
 	@python3 tools/dev.py run -- python -m benchmarks.utility $(ARGS)
 

@@ -71,7 +71,7 @@ class Data:
 
     @property
     def released(self) -> Floats:
-        if self._released is None or self._released.size != self._plan.dimension:
+        if self._released is None or self._released.size != self._plan.weights_named:
             raise WrongDataError("the Plan is about a model that was not given, or another one")
         return self._released
 
@@ -223,14 +223,12 @@ class Data:
 
     @guarded
     def noisy_counts(self, counts: Counts, ranges: Floats | None = None) -> Floats:
-        """The tables of this release of the Plan, over its rows, one after the other, plus noise; with
-        the ranges of those that have none."""
+        """The Plan's tables of this release plus noise, with the ranges of those that have none."""
         if counts not in self._plan.counted:
             raise WrongDataError("tables are those of the Plan, and these are others")
         rows, lattice = self._rows.within(counts.start, counts.stop), counts.lattice
-        exact = self._rows.sum(
-            add_tables(self._plan.facts, counts, ranges), sum(lattice.sizes), rows
-        )
+        add = add_tables(self._plan.facts, counts, ranges)
+        exact = self._rows.sum(add, sum(lattice.sizes), rows)
         units = self._vector(exact, 1.0, rows, lattice=lattice)
         return np.asarray(units / np.repeat(lattice.weights, lattice.sizes))
 
@@ -359,9 +357,7 @@ class Data:
     @property
     def _sums_of_vectors(self) -> Sums:
         if not isinstance(self._plan.lattice, SumLattice) or self._of_sums is None:
-            raise WrongDataError(
-                "the Plan has no lattice for sums, or none of rows as they are now"
-            )
+            raise WrongDataError("the Plan has no lattice for sums, or none of these rows")
         return self._sums
 
     @property

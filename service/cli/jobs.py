@@ -68,6 +68,12 @@ def jobs_summary(job: str) -> None:
     show(connect().summary(job))
 
 
+@commands.command("evaluation")
+def jobs_evaluation(job: str) -> None:
+    """How good a job's models are on held-out rows, each number with its interval."""
+    show(connect().evaluation(job))
+
+
 @commands.command("audit")
 def jobs_audit(job: str) -> None:
     show(connect().record(job))

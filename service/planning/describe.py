@@ -83,7 +83,8 @@ class Description(BaseModel):
 
 
 def describe(plan: Plan) -> Description:
-    context = _Context(plan, plan.schedule, plan.lattice, plan.facts.rows)
+    rows = plan.facts.held_out if plan.schedule.evaluates() else plan.facts.rows
+    context = _Context(plan, plan.schedule, plan.lattice, rows)
     found = list(_walk(plan.release, context))
     return Description(
         summary=_summary(plan),
@@ -340,9 +341,15 @@ def _summary(plan: Plan) -> str:
         told = _plural(len(spec.summaries), "summary", "summaries")
         rows = _plural(plan.facts.rows, "row")
         return f"It tells {told} of columns, on {rows}, by {plan.algorithm}."
+    if plan.schedule.evaluates():
+        models, rows = (
+            _plural(len(spec.named), "model"),
+            _plural(plan.facts.held_out, "held-out row"),
+        )
+        return f"It evaluates {models} on {rows}, by {plan.algorithm}."
     everywhere = isinf(spec.set.l2_radius(plan.dimension))
     where = "every weight vector" if everywhere else f"the set {_kind(spec.set)}"
-    verb = "It fits" if spec.of is None else f"At the model of {spec.of.job} it measures"
+    verb = f"At the model of {spec.named[0].job} it measures" if spec.named else "It fits"
     said = [f"{verb} the {_kind(spec.loss)} loss over {where}"]
     if spec.ridge:
         said.append(f" with ridge {_number(spec.ridge)}")

@@ -106,9 +106,9 @@ class Told:
 
     def correlations(self) -> dict[tuple[int, int], Interval]:
         """Of every pair of columns (i, j < i). What noise adds is that of the linear part of r in the
-        entries; where it could make a variance a third of what it is, nothing is known. The sampling
-        variance is (1 - r^2)^2/n, which is that of normal columns, at the end of the interval that is
-        nearer to 0."""
+        entries; where it could move a variance by a third, nothing is known. The sampling variance is
+        (1 - r^2)^2/n for normal columns, taken a fifth larger for tails that are a little heavier, and
+        at the end of the interval that is nearer to 0."""
         p, n = len(self.table.columns), self.rows
         beside = self.table.BESIDE / 2**15
         unit = self.deviation / MOMENT_UNITS / n
@@ -129,9 +129,10 @@ class Told:
                 parts += [r * m[i] / v[i] - m[j] / both, r * m[j] / v[j] - m[i] / both]
                 quantile = self.noise(unit**2 * sum(part**2 for part in parts))
                 r = min(max(r, -1.0), 1.0)
-                half = sqrt(self.z**2 * (1 - r**2) ** 2 / n + quantile**2)
-                nearer = max(abs(r) - half, 0.0)
-                half = sqrt(self.z**2 * (1 - nearer**2) ** 2 / n + quantile**2)
+                nearer = abs(r)
+                for _ in range(2):
+                    half = sqrt(1.2 * self.z**2 * (1 - nearer**2) ** 2 / n + quantile**2)
+                    nearer = max(abs(r) - half, 0.0)
                 found[i, j] = Interval(r, max(r - half, -1.0), min(r + half, 1.0))
         return found
 

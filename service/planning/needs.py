@@ -50,6 +50,7 @@ class Needs:
     ridge_over_all: bool = False  # over all of R^d it needs a ridge
     lipschitz: bool = False  # it rests on a bound on slopes, which some have over bounded sets only
     released_model: bool = False  # it is about a model that `of` names
+    evaluates: bool = False  # it measures models that `of` names on the rows that were held out
     best_over_all: bool = False  # no set does it better than all of R^d
     summaries: bool = False  # it tells of columns what `summaries` ask, and fits no loss
 
@@ -96,6 +97,8 @@ class Needs:
 
     def misfits(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
         """All that this job has and the algorithm does not take, the most telling first."""
+        if self.evaluates:
+            yield from self._model(spec)  # of its loss there is nothing to say without it
         if self.summaries or spec.summaries or spec.loss.kind == "no_loss":
             yield from self._fits(spec)
         yield from self._regulariser(spec)
@@ -147,6 +150,10 @@ class Needs:
             )
         if not self.released_model and spec.of is not None:
             yield Misfit("begins afresh, from no released model", 'leave "of" out')
+        if not self.evaluates and len(spec.named) > 1:
+            yield Misfit("is about one model", 'name one job in "of"')
+        if not self.evaluates and spec.evaluate is not None:
+            yield Misfit("evaluates no model", 'leave "evaluate" out')
 
     def _loss(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
         loss, kind = spec.loss, spec.loss.kind

@@ -21,6 +21,7 @@ OBJECTIVE = (
     "regression (2012)"
 )
 ADASSP = "Wang: Revisiting differentially private linear regression (2018)"
+MECHANISMS = "Dwork, Roth: The algorithmic foundations of differential privacy (2014)"
 NEWTON = (
     "Ganesh, Haghifam, Steinke, Thakurta: Faster differentially private convex optimization via "
     "second-order methods (2023)"

@@ -29,7 +29,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from service.errors import PlanRefused
-from service.planning.kinds import Kind, Public
+from service.planning.kinds import Public
 from service.planning.lattice import (
     BITS_MAX,
     CountLattice,
@@ -37,6 +37,8 @@ from service.planning.lattice import (
     largest_sensitivity,
     norm_of,
 )
+from service.planning.scored import Below, Confusion, Errors, Losses, Scores
+from service.planning.table import BaseTable
 
 ENTRIES_MAX = 2**20  # of all that leaves together: a card holds a number for each
 _PRECISION, _WEIGHT_MIN = 2**16, 2**10  # of an entry's unit: what rounding weights down may cost
@@ -44,20 +46,7 @@ MOMENT_UNITS = 2**15  # B: of half a range
 LABEL = 0  # the column that stands for the label: stored rows have the constant there
 
 
-class _Table(Kind):
-    """A function of one row and its label; `column` is the first of its entries in a stored row."""
-
-    squared: ClassVar[int] = 2  # of how far a record moves it, in l2
-    absolute: ClassVar[int] = 2  # the same in l1
-    largest: ClassVar[int] = 1  # of what one record adds to an entry
-
-    @property
-    def size(self) -> int:
-        """Of its entries, how many there are."""
-        raise NotImplementedError
-
-
-class Categories(_Table):
+class Categories(BaseTable):
     """How many records have each category of a column, <other> last."""
 
     kind: Literal["categories"] = "categories"
@@ -69,7 +58,7 @@ class Categories(_Table):
         return self.cells
 
 
-class Classes(_Table):
+class Classes(BaseTable):
     """How many records have each value of a binary label (negative first) or each class."""
 
     kind: Literal["classes"] = "classes"
@@ -80,7 +69,7 @@ class Classes(_Table):
         return self.cells
 
 
-class Bins(_Table):
+class Bins(BaseTable):
     """How many records have a value in each of `cells` parts of [low, high] of one width; with `open`,
     a first and a last cell hold what lies outside, and else the outermost parts do. In stored units:
     a share of the row's constant for fixed rows, what is stored for others and for labels."""
@@ -97,7 +86,7 @@ class Bins(_Table):
         return self.cells + 2 * self.open
 
 
-class Crossed(_Table):
+class Crossed(BaseTable):
     """How many records are in each pair of cells of two tables, the second's moving fastest."""
 
     kind: Literal["crossed"] = "crossed"
@@ -109,7 +98,7 @@ class Crossed(_Table):
         return self.first.size * self.second.size
 
 
-class Magnitudes(_Table):
+class Magnitudes(BaseTable):
     """How many records have a value of each sign and size: a cell for every power of two from 2^least
     to 2^most, and one in the middle for what is smaller. In stored units, for what has no range."""
 
@@ -132,7 +121,7 @@ class Magnitudes(_Table):
         return (near, far) if cell > middle else (-far, -near)
 
 
-class Moments(_Table):
+class Moments(BaseTable):
     """The sums of t and of t^2/B, rounded, over the records, for t the value's place in [low, high] as
     an integer from -B to B: values beyond are clipped. Without a range, one is given that follows from
     what was released before."""
@@ -150,7 +139,7 @@ class Moments(_Table):
         return 2
 
 
-class Products(_Table):
+class Products(BaseTable):
     """The sums over the records of p places t, as in `Moments`; of their squares t^2/B; and, times
     less than sqrt(2), of the products of two of them over B, rounded.
 
@@ -193,7 +182,18 @@ class Products(_Table):
 
 Cells = Annotated[Categories | Classes | Bins, Field(discriminator="kind")]
 Table = Annotated[
-    Categories | Classes | Bins | Crossed | Magnitudes | Moments | Products,
+    Categories
+    | Classes
+    | Bins
+    | Crossed
+    | Magnitudes
+    | Moments
+    | Products
+    | Confusion
+    | Scores
+    | Losses
+    | Errors
+    | Below,
     Field(discriminator="kind"),
 ]
 Crossed.model_rebuild()

@@ -168,7 +168,7 @@ class Spy(Data):
     """Data that also notes what it lets out."""
 
     def __init__(self, plan: Plan, rows: Rows, randomness: Randomness) -> None:
-        super().__init__(plan, *rows, randomness, released=np.zeros(plan.dimension))
+        super().__init__(plan, *rows, randomness, released=np.zeros(plan.weights_named))
         self.seen: list[tuple[Sequence[int], NDArray[np.float64]]] = []
         self.clip = 0
 

@@ -64,6 +64,21 @@ def as_npz(frame, folder):
     return str(folder / "rows.npz")
 
 
+def as_parquet(frame, folder):
+    frame.to_parquet(folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def as_feather(frame, folder):
+    frame.to_feather(folder / "rows.feather")
+    return folder / "rows.feather"
+
+
+def as_gzipped(frame, folder):
+    frame.to_csv(folder / "rows.csv.gz", index=False)
+    return folder / "rows.csv.gz"
+
+
 WAYS = {
     "pandas": lambda frame, folder: frame,
     "polars": lambda frame, folder: polars.from_pandas(frame),
@@ -71,6 +86,9 @@ WAYS = {
     "columns": lambda frame, folder: {name: frame[name].tolist() for name in frame},
     "csv": as_csv,
     "npz": as_npz,
+    "parquet": as_parquet,
+    "feather": as_feather,
+    "csv.gz": as_gzipped,
 }
 
 

@@ -24,6 +24,7 @@ MODULES = (
     "stochastic_frank_wolfe",
     "proximally_guided_mirror_descent",
     "stationarity_certificate",
+    "model_evaluation",
     "tilted_output_perturbation",
     "adversarial_output_perturbation",
     "objective_perturbation",
