@@ -110,6 +110,7 @@ DEFAULTS = [
     *((OP, loss, {}) for loss in LOSSES),
     *((ADV, loss, {}) for loss in LOSSES if loss != "pinball"),
     (ADV, "logistic", {"adversary": "penalised"}),
+    *((TERM, loss, {"tilt": 0.1}) for loss in LOSSES if loss != "squared"),
 ]
 
 

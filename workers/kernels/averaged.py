@@ -5,14 +5,14 @@ As in minimise.py nothing is quantised: a step is the exact one up to the roundi
 bounds, by the order of the operations here. Every record takes the same work.
 """
 
-from math import sqrt
+from math import exp, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from service.planning.shared.minimiser import GROUP
-from workers.kernels.losses import derivative64
+from workers.kernels.losses import derivative64, value64
 from workers.kernels.minimise import add_rows, clamped, dot, margins, penalised_sum, robust_sum
 
 
@@ -23,6 +23,15 @@ class Steps(NamedTuple):
     size: float
     strong: float
     radius: float
+
+
+class Levels(NamedTuple):
+    """Of tilted losses, minimised over a level besides: low + scale v, v within [0, width]."""
+
+    tilt: float
+    low: float
+    scale: float
+    width: float
 
 
 class Hostile(NamedTuple):
@@ -76,6 +85,28 @@ def averaged_pass(w, total, x, y, order, unit, loss, bound, steps):
         move[:] = 0.0
         add_rows(move, x, first, slopes[:count])
         _step(w, move, group, steps)
+        _collect(total, group, position)
+    total += group
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def tilted_averaged_pass(w, v, total, x, y, order, unit, loss, bound, steps, levels):
+    """The same for tilted losses and their level `v`, an array of one, by single rows."""
+    columns = x.shape[1]
+    move, group, margin = np.empty(columns), np.zeros(columns), np.empty(1)
+    for position in range(order.size):
+        i = order[position]
+        margins(x, i, 1, w, margin)
+        m = margin[0] * unit
+        slope = clamped(derivative64(loss, m, y[i]), bound)
+        above = value64(loss, m, y[i], slope) - (levels.low + levels.scale * v[0])
+        weight = exp(levels.tilt * above)
+        factor = steps.size * (weight * slope) * unit
+        for j in range(columns):
+            move[j] = factor * x[i, j]
+        _step(w, move, group, steps)
+        level = v[0] + steps.size * levels.scale * (weight - 1.0)
+        v[0] = min(max(level, 0.0), levels.width)
         _collect(total, group, position)
     total += group
 

@@ -285,6 +285,6 @@ ALGORITHM = Algorithm(
     parameters=Parameters,
     schedule=MinimiserSchedule,
     plan=plan,
-    examples=({"loss": "logistic", "ridge": 0.01},),
+    examples=minimiser.by_each_solver({"loss": "logistic", "ridge": 0.01}),
     own_objective=True,
 )

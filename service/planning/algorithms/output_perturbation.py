@@ -137,5 +137,5 @@ ALGORITHM = Algorithm(
     parameters=Parameters,
     schedule=MinimiserSchedule,
     plan=plan,
-    examples=({"loss": "logistic", "ridge": 0.01},),
+    examples=minimiser.by_each_solver({"loss": "logistic", "ridge": 0.01}),
 )

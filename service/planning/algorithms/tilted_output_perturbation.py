@@ -4,9 +4,9 @@
 (1/tilt) log((1/n) sum exp(tilt l_i(w))) + (ridge/2) ||w||^2 with l_i(w) = l(<w, x_i>, y_i) convex. As
 tilt falls to 0 this is the mean loss, as it grows the largest one. LR-OP, section 4.
 
-**Schedule.** Projected gradient descent, accelerated where that is predicted to err less, then one
-noisy point. A corner of the loss is replaced by its Moreau envelope, which changes the objective by
-as little as every loss.
+**Schedule.** Projected gradient descent, or acceleration, or averaged passes over single records,
+as is predicted to err least (shared/solvers.py), then one noisy point. A corner of the loss is
+replaced by its Moreau envelope, which changes the objective by as little as every loss.
 
 **Sensitivity.** Neighbours replace one record. Let a <= l_i <= A over the ball and all rows, and C
 = exp(tilt (A - a)). A replaced record changes the gradient by at most 2 L C/(C + n - 1), and so the
@@ -22,13 +22,26 @@ and the sensitivities of descent and acceleration in shared/minimiser.py apply. 
 errs by L0 times its margin's error and 16u of its size; a weight by tilt times that, by 4u tilt (A
 - a) in the exponents and 8u per rescaling; and weights count twice, above and below the fraction.
 
+**By record.** The tilted mean is the least value, over a level b, of a mean: that of
+(exp(tilt (l_i - b)) - 1)/tilt + b, which is convex in w and b together. Let b = low + sigma v, with
+all losses and so the best level in [low, low + A - a]: e_i = exp(tilt (l_i - b)) is in [1/C, C]. A
+record's gradient in (w, v) is (e_i grad l_i + lambda w, sigma (1 - e_i)), so two of them differ by at
+most D, D^2 = max(4 C^2 L^2, (C + 1/C)^2 L^2 + (C - 1/C)^2 sigma^2): the norm is convex in e and e'.
+sigma is chosen for the least D/mu. Its Hessian is e_i tilt (grad l_i, -sigma) (grad l_i, -sigma)'
+plus e_i times that of l_i plus lambda on w: at most C (tilt (L^2 + sigma^2) + beta) + lambda, and
+with f = tilt/C at least the smaller eigenvalue mu of ((lambda + f L^2, -f L sigma), (-f L sigma, f
+sigma^2)), which falls with the norm of grad l_i. So shared/averaged.py applies with mu for lambda,
+over the ball times an interval: (w, v), and so w, moves by at most D/(mu n). Errors of e_i,
+relative to it, are those of weights; that of a step in v is sigma/L times as large as in w.
+
 **Errata.** LR-OP Propositions 4.1 and 4.2 take C/n for the largest weight and measure it by
 a subgradient method accurate in expectation; here it is C/(C + n - 1), and no accuracy enters. They
 ask that every loss be strongly convex, which would put the regulariser into l and its size into A;
 here it stands outside the logarithm."""
 
 from dataclasses import dataclass
-from math import exp, log
+from functools import cached_property
+from math import exp, hypot, log, sqrt
 
 from pydantic import Field
 
@@ -43,6 +56,7 @@ from service.planning.problem import Problem, problem
 from service.planning.shared import minimiser
 from service.planning.shared.minimiser import Objective, U
 from service.planning.shared.point import (
+    Level,
     MinimiserSchedule,
     Posed,
     noise_per_sensitivity,
@@ -52,13 +66,14 @@ from service.planning.shared.solvers import Solvers
 from service.planning.spec import Facts, JobSpec
 
 NAME = "tilted-output-perturbation"
+_HEAVY, _EXPONENT_MAX = 2.5, 20.0  # of C: where records' steps differ much, and where too much
 
 
 class Parameters(minimiser.Passes):
     tilt: float = Field(
         default=1.0, ge=1e-6, le=1e6, description="tau: how much more a larger loss counts."
     )
-    solver: minimiser.AskedOfAny | None = minimiser.solver_field()
+    solver: minimiser.AskedOfMeans | None = minimiser.solver_field()
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
@@ -79,9 +94,11 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             f"{_useful_tilt(radius * strong / (2 * L * k), n, spread):.3g} would do here."
         )
     tilted = _Tilted(spec, p, tilt, strong, radius, spread, share, noise)
-    price = 0.0 if p.is_smooth else L**2 / 2
+    price = 0.0 if p.is_smooth else tilted.heaviest * L**2 / 2
     solvers = Solvers(goal, p, tilted.pose, noise, k, price, parameters.steps)
-    return solvers.draft(parameters.solver, minimiser.DESCENT, "accelerated")
+    if tilt * spread > _HEAVY:
+        return solvers.draft(parameters.solver, minimiser.DESCENT, "accelerated")
+    return solvers.draft(parameters.solver, minimiser.DESCENT, "averaged-passes", "accelerated")
 
 
 @dataclass(frozen=True)
@@ -95,12 +112,18 @@ class _Tilted:
     share: float
     noise: float
 
+    @property
+    def heaviest(self) -> float:
+        """C."""
+        return exp(min(_EXPONENT_MAX, self.tilt * self.spread)) * (1 + 2.0**-40)
+
     def pose(self, within: float, *, block: int | None = None, further: float = 1.0) -> Posed:
         p, L, X2, tilt, shape = self.p, self.p.G, self.p.X2, self.tilt, self.spec.loss.scalar()
         smoothing, bias = None, 0.0 if self.spec.ridge else self.strong * p.W**2 / 2
         if not p.is_smooth:
-            room = max(self.strong, within - tilt * L**2)
-            beta = min(minimiser.smoothed_to(L, self.noise), room)
+            curved = tilt * L**2 if block is None else self._curved(self.scale, 0.0)
+            room = (within - curved) / (1 if block is None else self.heaviest)
+            beta = min(minimiser.smoothed_to(L, self.noise), max(self.strong, room))
             smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), bias + L**2 / (2 * beta)
             shape = shape.smoothed(smoothing.smoothness)
         objective = Objective(
@@ -111,7 +134,7 @@ class _Tilted:
             strong=self.strong,
             radius=self.radius,
             change=2 * L * self.share,
-            error=self._error(shape, further),
+            error=self._error(shape, p.n, further),
         )
         printed = min(1.0, exp(min(700.0, tilt * self.spread)) / p.n)
         return Posed(
@@ -121,12 +144,61 @@ class _Tilted:
             paper_sensitivity=2 * L / self.strong * printed,
             bias=bias,
             smoothing=smoothing,
-            more={"tilt": tilt},
+            joint=None if block is None else self._joint(shape),
+            more={"tilt": tilt, "level": None if block is None else self._level(shape)},
         )
 
-    def _error(self, shape: Scalar, further: float) -> float:
-        n, d, L0, X2, far = self.p.n, self.p.d, self.p.lipschitz, self.p.X2, further * self.radius
-        off, deep = minimiser.margin_error(d, far, X2), minimiser.depth(n, d)
+    @cached_property
+    def scale(self) -> float:
+        """sigma: from the largest at which D = 2 C L, as much larger as lowers D/mu."""
+        C = self.heaviest
+        least = self.p.G * sqrt((3 * C + 1 / C) / (C - 1 / C))
+        options = [rounded(least * 2.0 ** (j / 2)) for j in range(24)]
+        return min(options, key=lambda scale: self._slopes(scale) / self._strong(scale))
+
+    def _slopes(self, scale: float) -> float:
+        """D."""
+        C, L = self.heaviest, self.p.G
+        return max(2 * C * L, hypot((C + 1 / C) * L, (C - 1 / C) * scale))
+
+    def _strong(self, scale: float) -> float:
+        """mu."""
+        flat = self.tilt / self.heaviest
+        trace = self.strong + flat * (self.p.G**2 + scale**2)
+        product = self.strong * flat * scale**2
+        return 2 * product / (trace + sqrt(trace**2 - 4 * product)) * (1 - 2.0**-30)
+
+    def _curved(self, scale: float, beta: float) -> float:
+        """The largest curvature of a record in (w, v), where its loss has this beta."""
+        return self.heaviest * (self.tilt * (self.p.G**2 + scale**2) + beta) + self.strong
+
+    def _level(self, shape: Scalar) -> Level:
+        p, scale = self.p, self.scale
+        margin = self.radius * p.X2 * (1 + 1e-9)
+        low = self.spec.loss.lowest(shape, margin, p.lipschitz)
+        return Level(low=low, scale=scale, width=self.spread / scale)
+
+    def _joint(self, shape: Scalar) -> Objective:
+        if self.tilt * self.spread > _EXPONENT_MAX:
+            raise PlanRefused(
+                f"the solver averaged-passes takes a tilt of at most "
+                f"{_EXPONENT_MAX / self.spread:.3g} here; use the solver accelerated."
+            )
+        p, C, L, scale = self.p, self.heaviest, self.p.G, self.scale
+        return Objective(
+            rows=p.n,
+            columns=p.d,
+            lipschitz=hypot(C * L, (C - 1) * scale),
+            smoothness=self._curved(scale, shape.curvature * p.X2**2),
+            strong=self._strong(scale),
+            radius=hypot(self.radius, self.spread / scale),
+            change=self._slopes(scale) / p.n,
+            error=C * (1 + scale / L) * self._error(shape, 1, 1.0),
+        )
+
+    def _error(self, shape: Scalar, rows: int, further: float) -> float:
+        d, L0, X2, far = self.p.d, self.p.lipschitz, self.p.X2, further * self.radius
+        off, deep = minimiser.margin_error(d, far, X2), minimiser.depth(rows, d)
         loss_error = L0 * off + 16 * U * (L0 * (far * X2 + 1) + 1)
         weights = self.tilt * loss_error + 4 * U * self.tilt * further * self.spread + 8 * U * deep
         slope_error = shape.curvature * off + 8 * U * L0
@@ -163,6 +235,8 @@ ALGORITHM = Algorithm(
     parameters=Parameters,
     schedule=MinimiserSchedule,
     plan=plan,
-    examples=({"loss": "logistic", "ridge": 0.1, "set": {"kind": "l2_ball", "radius": 1.0}},),
+    examples=minimiser.by_each_solver(
+        {"loss": "logistic", "ridge": 0.1, "set": {"kind": "l2_ball", "radius": 1.0}}
+    ),
     own_objective=True,
 )

@@ -106,13 +106,15 @@ class Pace:
         return min(convex, smooth, o.lipschitz * o.radius)
 
 
-def pace(o: Objective, steps: int | None, k: float, price: float) -> Pace:
+def pace(
+    o: Objective, steps: int | None, k: float, price: float, blocks: tuple[int, ...] = BLOCKS
+) -> Pace:
     """The best for noise of k times the sensitivity. `o` has its corners rounded off as far as can be;
     a step asks for no more of that than it needs, at a bias of price/beta."""
     found = []
     for passes in (steps,) if steps else PASSES:
         for averaged in {1, ceil(passes / 2), passes}:
-            for block in (one for one in BLOCKS if one == 1 or one * _ENOUGH <= o.rows):
+            for block in (one for one in blocks if one == 1 or one * _ENOUGH <= o.rows):
                 for share in _PACES:
                     eta = share * block / (o.strong * o.rows)
                     one = Pace(o.rows, o.strong, passes, averaged, block, eta)

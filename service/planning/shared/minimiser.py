@@ -84,6 +84,12 @@ def solver_field() -> Any:
     )
 
 
+def by_each_solver(job: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The job, and with the solvers that are chosen among: their kernels are others."""
+    solvers = (DESCENT, "averaged-passes")
+    return (job, *(job | {"parameters": {"solver": solver}} for solver in solvers))
+
+
 class Averaging(Part):
     """Passes over blocks of so many rows, in one drawn order: see averaged.py. The point is the mean
     of the iterates after the steps of the last `passes`."""

@@ -40,6 +40,15 @@ class PenalisedAdversary(Part):
     penalty: PositiveFloat
 
 
+class Level(Part):
+    """A tilted loss is the least of records' losses in w and a level: `low` + `scale` v, v within
+    [0, `width`]."""
+
+    low: float
+    scale: PositiveFloat
+    width: PositiveFloat
+
+
 class MinimiserSchedule(Schedule):
     """Minimise f + (strong_convexity/2)||w||^2 within `radius` of 0 by `solver`, then release the
     point once, on multiples of `lattice_step`. The sensitivity is the sum of its parts, or the ball's
@@ -60,6 +69,7 @@ class MinimiserSchedule(Schedule):
     lattice_step: PositiveFloat
     averaging: Averaging | None = Field(default=None, exclude_if=lambda value: value is None)
     tilt: PositiveFloat | None = None
+    level: Level | None = Field(default=None, exclude_if=lambda value: value is None)
     adversary: Annotated[
         BoundedAdversary | PenalisedAdversary | None, Field(discriminator="kind")
     ] = None
@@ -110,6 +120,7 @@ class Posed:
     paper_sensitivity: float
     bias: float = 0.0  # of smoothing and of a lambda that nobody asked for
     smoothing: Moreau | None = None
+    joint: Objective | None = None  # what passes over blocks minimise, if in more variables than w
     more: dict[str, object] = field(default_factory=dict)
 
 

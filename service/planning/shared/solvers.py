@@ -11,6 +11,7 @@ from service.planning.draft import Draft
 from service.planning.lattice import Target
 from service.planning.problem import Problem
 from service.planning.shared import averaged, minimiser
+from service.planning.shared.averaged import BLOCKS
 from service.planning.shared.minimiser import FURTHER, Asked
 from service.planning.shared.point import Posed, release_point
 
@@ -76,9 +77,12 @@ class Solvers:
         return release_point(self.goal, self.p, posed, minimiser.DESCENT, solution)
 
     def _average(self) -> Draft:
-        pace = averaged.pace(self.pose(0.0).objective, self.steps, self.k, self.price)
+        first = self.pose(0.0, block=1)
+        blocks = BLOCKS if first.joint is None else (1,)
+        o = first.joint or first.objective
+        pace = averaged.pace(o, self.steps, self.k, self.price, blocks)
         posed = self.pose(pace.smoothness, block=pace.block)
-        solution = averaged.averaged_sgd(posed.objective, pace)
+        solution = averaged.averaged_sgd(posed.joint or posed.objective, pace)
         return release_point(self.goal, self.p, posed, "averaged-passes", solution)
 
     def _accelerate(self) -> Draft:
