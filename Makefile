@@ -60,6 +60,9 @@ linearise: ## histories of many threads against the ledger, checked; ARGS="--rou
 bench-overhead: ## what the service costs on top of the computation
 	@python3 tools/dev.py bench overhead $(ARGS)
 
+bench-client: ## what a new user of the Python client waits for
+	@python3 tools/dev.py run -- python -m benchmarks.client $(ARGS)
+
 bench-quotes: ## how long a quote of auto takes, asked anew and again
 	@python3 tools/dev.py bench quotes $(ARGS)
 
@@ -83,6 +86,9 @@ noise: ## write docs/noise.md: calibrated noise beside the papers'
 
 bench-defaults: ## what a job gets that names nothing but its loss, on synthetic tables
 	@python3 tools/dev.py run -- python -m benchmarks.defaults $(ARGS)
+
+bench-evaluation: ## how often the intervals of an evaluation hold the truth; ARGS="--times 1000"
+	@python3 tools/dev.py run -- python -m benchmarks.evaluation_coverage $(ARGS)
 
 bench-utility: ## excess risk against n, beside the theorems
 	@python3 tools/dev.py run -- python -m benchmarks.utility $(ARGS)
@@ -110,6 +116,9 @@ bench-reservations: ## jobs per second that one hot dataset admits
 
 bench-throughput: ## jobs per second of two workers, beside bare Celery's no-ops
 	@python3 tools/dev.py bench throughput $(ARGS)
+
+bench-ingest: ## what reading a file costs, by format, beside pyarrow
+	@python3 tools/dev.py run -- python -m benchmarks.ingest $(ARGS)
 
 bench-timing: ## whether a job's time tells of one record; make bench-timing ARGS="--runs 2000"
 	@python3 tools/dev.py run -- python -m benchmarks.timing $(ARGS)

@@ -2,14 +2,17 @@
 
     make bench-utility
     make bench-utility ARGS="--only phased-sgd --seconds 60"
+    make bench-utility ARGS="--only pinball"
 
-Rows have norm 1: their first entry is 0.8 or -0.8, the others random signs of norm 0.6 together; w* is
-along the first. Population risk is the expectation given the row, known in closed form, averaged over
-all sign patterns (over 4,096 random ones where there are more), so its excess has no noise of its own
-to speak of. Empirical risk is compared with the minimum that L-BFGS finds on the same rows; a corner
+Rows have norm 1: their first entry is 0.8 or -0.8 (always 0.8 for the pinball loss, or its corner
+would be as good as symmetric), the others random signs of norm 0.6 together; w* is along the first.
+Population risk is the expectation given the row, known in closed form, averaged over all sign
+patterns (over 4,096 random ones where there are more), so its excess has no noise of its own to
+speak of. Empirical risk is compared with the minimum that L-BFGS finds on the same rows; a corner
 is rounded off there within 1e-3, which lowers the minimum by less than 1e-6.
 
-A theorem is an upper bound: what is asked is that the fitted exponent of 1/n is at least the
+Beside the risks stands the order of the lower bound for the whole class of losses. A theorem is an
+upper bound: what is asked is that the fitted exponent of 1/n is at least the
 theorem's, less 0.1, in the regime where the leading term dominates; each line names it. Where a
 theorem is for delta > 0 alone, the exponent for delta = 0 is that of the same bound with Laplace
 noise, which for T steps grows by T instead of sqrt(T): shown, and up to logarithms, but not asked.
@@ -34,7 +37,7 @@ from multiprocessing import get_context
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from benchmarks.theorems import Line, lines
+from benchmarks.theorems import QUANTILE, Line, lines
 from service.planning.catalog import plan
 from service.planning.price import AccountTerms
 from service.planning.spec import Facts, JobSpec
@@ -45,7 +48,13 @@ from workers.randomness import Randomness
 
 SPIKE = 0.8  # the first entry of every row
 SPREAD = 0.5  # of the noise in a real-valued label: uniform on [-SPREAD, SPREAD]
-SIGNAL = {"logistic": 1.5, "absolute": 0.4}  # |<w*, x>| where nothing pulls w* to 0
+# |<w*, x>| where nothing pulls w* to 0; for the hinge that of the labels' chances
+SIGNAL = {
+    "logistic": 1.5,
+    "hinge": 1.5,
+    "absolute": 0.4,
+    "pinball": 0.1 + SPREAD * (2 * QUANTILE - 1),
+}
 CORNER = 1e-3
 ERROR, ALLOWED, RUNS_MIN = 0.04, 0.1, 8
 
@@ -81,7 +90,7 @@ def facts(line: Line, n: int) -> Facts:
         feature_step=step(),
         linf_units=4095,
         l2_units=ceil(float(np.linalg.norm(units(line.d).astype(float)))),
-        label="numeric" if line.loss == "absolute" else "binary",
+        label="numeric" if line.loss in ("absolute", "pinball") else "binary",
         account=AccountTerms.for_ceiling(line.epsilon, line.delta),
     )
 
@@ -89,6 +98,9 @@ def facts(line: Line, n: int) -> Facts:
 def draw(line: Line, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows in units, and labels."""
     x = rng.choice(np.array([-1, 1], dtype=np.int16), (n, line.d)) * units(line.d)
+    if line.loss == "pinball":
+        x[:, 0] = np.abs(x[:, 0])
+        return x, rng.uniform(0.1 - SPREAD, 0.1 + SPREAD, n)
     best = SIGNAL[line.loss] * np.sign(x[:, 0])
     if line.loss == "absolute":
         return x, best + rng.uniform(-SPREAD, SPREAD, n)
@@ -105,25 +117,42 @@ def panel(d: int) -> np.ndarray:
     return np.hstack([np.ones((len(signs), 1)), signs]) * units(d) * step()
 
 
-def population(loss: str, ridge: float, w: np.ndarray) -> float:
+def population(loss: str, ridge: float, w: np.ndarray, reach: float = 0.0) -> float:
+    """`reach` is a bounded adversary's."""
     m, signal = panel(w.size) @ w, SIGNAL[loss]
     if loss == "absolute":
         off = np.abs(m - signal)
         risks = np.where(off <= SPREAD, (off**2 + SPREAD**2) / (2 * SPREAD), off)
+    elif loss == "pinball":
+        off = m - 0.1
+        below, above = np.clip(SPREAD - off, 0, None), np.clip(SPREAD + off, 0, None)
+        near = (QUANTILE * below**2 + (1 - QUANTILE) * above**2) / (4 * SPREAD)
+        risks = np.where(
+            np.abs(off) <= SPREAD, near, np.where(off > 0, 1 - QUANTILE, -QUANTILE) * off
+        )
     else:
-        p = 1 / (1 + np.exp(-signal))
-        risks = p * np.logaddexp(0, -m) + (1 - p) * np.logaddexp(0, m)
+        p, shift = 1 / (1 + np.exp(-signal)), reach * float(np.linalg.norm(w))
+        loss_of = _hinge if loss == "hinge" else _logistic
+        risks = p * loss_of(m - shift) + (1 - p) * loss_of(-m - shift)
     return float(np.mean(risks) + ridge / 2 * w @ w)
 
 
+def _logistic(margin: np.ndarray) -> np.ndarray:
+    return np.asarray(np.logaddexp(0, -margin))
+
+
+def _hinge(margin: np.ndarray) -> np.ndarray:
+    return np.maximum(0.0, 1 - margin)
+
+
 @cache
-def least_population(loss: str, ridge: float, d: int) -> float:
+def least_population(loss: str, ridge: float, d: int, reach: float = 0.0) -> float:
     """The minimum is along the first axis: the other signs are as often positive as negative."""
     axis = np.eye(d)[0]
-    if ridge == 0:
+    if ridge == 0 and reach == 0:
         return population(loss, ridge, SIGNAL[loss] / SPIKE * axis)
     found = minimize_scalar(
-        lambda a: population(loss, ridge, a * axis), bounds=(0, 3), options={"xatol": 1e-9}
+        lambda a: population(loss, ridge, a * axis, reach), bounds=(0, 3), options={"xatol": 1e-9}
     )
     return float(found.fun)
 
@@ -174,11 +203,11 @@ def once(line: Line, n: int, rng: np.random.Generator) -> float:
     made = plan(job, facts(line, n))
     data = Data(made, x, y, Randomness(os.urandom(32), made.digest()))
     w = RUNS[line.algorithm](made, data, Progress())
-    if line.risk == "population":
-        return population(line.loss, line.ridge, w) - least_population(
-            line.loss, line.ridge, line.d
-        )
     hostile = getattr(made.schedule, "adversary", None)
+    if line.risk == "population":
+        reach = hostile.reach if hostile is not None else 0.0
+        least = least_population(line.loss, line.ridge, line.d, reach)
+        return population(line.loss, line.ridge, w, reach) - least
     penalty = hostile.penalty if hostile is not None and hostile.kind == "penalised" else 0.0
     risk = partial(empirical, job, x.astype(float), y, penalty)
     options = {"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30}
@@ -207,11 +236,11 @@ def measured(line: Line, seconds: float) -> Result:
 
 def main(show: Callable[[str], None] = print) -> bool:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="part of an algorithm's name")
+    parser.add_argument("--only", default="", help="part of an algorithm and loss")
     parser.add_argument("--seconds", type=float, default=30.0, help="of computing, per line")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    chosen = [line for line in lines() if options.only in line.algorithm]
+    chosen = [line for line in lines() if options.only in f"{line.algorithm} {line.loss}"]
     steep = True
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for the processes: two of them have all the cores
     with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
@@ -225,6 +254,8 @@ def main(show: Callable[[str], None] = print) -> bool:
                 f"epsilon {line.epsilon:g}, delta {line.delta:g}; {line.regime}\n"
                 f"    n = {line.sizes[0]} ... {line.sizes[-1]}, {result.runs} runs: "
                 + " ".join(f"{risk:.2g}" for risk in result.risks)
+                + "\n    lower bound's order: "
+                + " ".join(f"{line.lower_bound(n):.2g}" for n in line.sizes)
                 + f"\n    exponent {result.exponent:.2f} +- {result.error:.2f}, {whose} "
                 f"{line.exponent:.2f}: " + ("steep enough" if fine else "NOT STEEP ENOUGH")
             )

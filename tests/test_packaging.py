@@ -161,15 +161,39 @@ def test_images_are_pinned_to_a_version(services):
     assert set(re.findall(r"(?m)^FROM (\S+)", DOCKERFILE)) == {"python:${PYTHON}-slim"}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--quiet", "-w", str(folder)]
+def built(source, folder):
+    """The names in the wheel of a distribution."""
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        source,
+        "--no-deps",
+        "--quiet",
+        "-w",
+        str(folder),
+    ]
     run = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
-    (path,) = folder.glob("epsilond-*.whl")
+    (path,) = folder.glob("epsilond*.whl")
     with zipfile.ZipFile(path) as archive:
         return archive.namelist()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return built(".", tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_clients_wheel_brings_the_client_and_the_licence(tmp_path):
+    names = set(built("clients/python", tmp_path))
+    package = ROOT / "clients" / "python"
+    files = {p.relative_to(package).as_posix() for p in (package / "epsilond").rglob("*.py")}
+    assert files | {"epsilond/py.typed"} <= names
+    assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {"epsilond"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert (package / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def test_the_wheel_brings_the_migrations(wheel):

@@ -20,6 +20,7 @@ def rows() -> list[tuple[str, str, float, float, float]]:
         for delta in (DELTA, 0.0):
             facts = Facts(
                 rows=ROWS,
+                held_out=ROWS // 4,
                 columns=COLUMNS,
                 storage="fixed",
                 feature_step=1 / 4095 / sqrt(COLUMNS),

@@ -26,15 +26,16 @@ from service.datasets.store import dataset_folder, open_arrays
 from service.db import Database
 from service.jobs.card import Released, Software
 from service.jobs.claim import claim_and_open, claim_due, due, release_claim, renew_lease
-from service.jobs.publish import check_plan, publish, released_model
+from service.jobs.publish import check_plan, publish, released_models
 from service.jobs.supervise import NOTHING, claim_line
 from service.planning.plan import Plan
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import GateError
+from workers.held_out import HeldOutData
 from workers.progress import Progress, Stopped
 from workers.randomness import Randomness
-from workers.rows import fit_rows
+from workers.rows import fit_rows, held_out_rows
 from workers.transcript import Rowless, run_privately
 
 log = logging.getLogger("epsilond.worker")
@@ -94,7 +95,7 @@ def _claim(connection: Connection, settings: Settings) -> Claimed | None:
         randomness = Randomness(
             settings.keys.unwrap(found.wrapped_key, found.id), found.plan_digest
         )
-        of = released_model(connection, plan)
+        of = released_models(connection, plan)
         released = None if of is None else np.array(of)
     except INFRASTRUCTURE:
         raise
@@ -141,8 +142,14 @@ def _run(
     db: Database, settings: Settings, start: Start, progress: Progress, more: Callable[[], bool]
 ) -> Claimed | None:
     job, plan, dataset = start.job, start.plan, start.dataset
-    x, y = fit_rows(plan.facts, *open_arrays(dataset_folder(settings.data_dir, dataset.folder)))
-    data = Data(plan, x, y, start.randomness, start.released)
+    arrays = open_arrays(dataset_folder(settings.data_dir, dataset.folder))
+    data: Data
+    if plan.schedule.evaluates():
+        held_out = held_out_rows(plan.facts, *arrays)
+        data = HeldOutData(plan, *held_out, start.randomness, start.released)
+    else:
+        fitted = fit_rows(plan.facts, *arrays)
+        data = Data(plan, *fitted, start.randomness, start.released)
     rowless = Rowless(plan, start.randomness, start.released)
     result = run_privately(RUNS[plan.algorithm], plan, data, rowless, progress)
     released = Released(vector=tuple(result.tolist()))

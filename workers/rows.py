@@ -32,10 +32,22 @@ class WrongDataError(ValueError):
 
 def fit_rows(facts: Facts, x: NDArray[np.generic], y: Floats) -> tuple[NDArray[np.generic], Floats]:
     """Of a dataset's arrays the rows that a fit may read: no other can be addressed in these."""
+    return _part(facts, x, y, range(facts.rows))
+
+
+def held_out_rows(
+    facts: Facts, x: NDArray[np.generic], y: Floats
+) -> tuple[NDArray[np.generic], Floats]:
+    """The others, likewise."""
+    return _part(facts, x, y, range(facts.rows, facts.rows + facts.held_out))
+
+
+def _part(
+    facts: Facts, x: NDArray[np.generic], y: Floats, rows: range
+) -> tuple[NDArray[np.generic], Floats]:
     if len(x) != facts.rows + facts.held_out or len(y) != len(x):
         raise WrongDataError("the arrays have other rows than the Plan's facts say")
-    fitted = range(facts.rows)
-    return only(x, fitted), only(y, fitted)
+    return only(x, rows), only(y, rows)
 
 
 class Rows:

@@ -42,6 +42,7 @@ def warming() -> Iterator[None]:
         few = {"steps": 2, "clip": 1.0, "batch": 10}
         fields = CATALOG[name].parameters.model_fields
         parameters = {key: value for key, value in few.items() if key in fields}
+        parameters |= job.get("parameters", {})
         _run(name, {**job, "parameters": parameters}, storage, delta)
         yield
 

@@ -18,6 +18,7 @@ from service.api.pages import After, Limit, Page, newest_first
 from service.api.released import resolved
 from service.api.schemas.audit import RecordView
 from service.api.schemas.jobs import (
+    EvaluationView,
     GroupRequest,
     GroupView,
     JobRequest,
@@ -288,6 +289,21 @@ def get_summary(ctx: Ctx, me: Me, job_id: str) -> Any:
         plan = json.loads(visible_job(connection, me, job_id).plan)
     told = {name: card[name] for name in ("job", "guarantee", "plan_digest")}
     return told | {"rows": plan["facts"]["rows"], "data": card["summaries"]}
+
+
+@router.get("/jobs/{job_id}/evaluation", response_model=EvaluationView)
+def get_evaluation(ctx: Ctx, me: Me, job_id: str) -> Any:
+    """How good models are on the rows that were held out: metrics and curves, each number with its
+    interval."""
+    card = get_model(ctx, me, job_id)
+    if "evaluation" not in card:
+        raise NotFound(
+            "this job evaluates no model; submit one that names it in 'of', by an algorithm for that."
+        )
+    with ctx.db.read() as connection:
+        plan = json.loads(visible_job(connection, me, job_id).plan)
+    told = {name: card[name] for name in ("job", "loss", "guarantee", "plan_digest")}
+    return told | {"rows": plan["facts"]["held_out"], "data": card["evaluation"]}
 
 
 @router.get("/jobs/{job_id}/audit", response_model=RecordView)

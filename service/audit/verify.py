@@ -93,9 +93,9 @@ def verify_chain(
         released.append(record.plan.release)
         if record.job in published:
             found.append("its job has published before")
-        of = record.plan.spec.of
-        if of is not None and (of.job, of.digest) not in published.items():
-            found.append("it is about a model that no record before it has published")
+        for of in record.plan.spec.named:
+            if (of.job, of.digest) not in published.items():
+                found.append("it is about a model that no record before it has published")
         findings += [f"record {number}: {text}" for text in found]
         last, previous = record, digest
         published[record.job] = record.model_digest

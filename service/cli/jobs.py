@@ -1,10 +1,12 @@
 """`epsilond jobs`: submit, watch, cancel, and fetch what a job published."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from epsilond.results import Job
 from service.cli.common import Spec, connect, read_json, show
 
 commands = typer.Typer(no_args_is_help=True, help="Submit, watch, cancel, fetch.")
@@ -42,6 +44,21 @@ def jobs_show(job: str) -> None:
     show(connect().job(job))
 
 
+@commands.command("follow")
+def jobs_follow(job: str) -> None:
+    """Until the job has ended: a bar on a terminal, elsewhere a line for each change. Exit code 1 if
+    it did not succeed."""
+
+    def line(view: Job) -> None:
+        progress = view["progress"]
+        typer.echo(f"{view['state']} {progress['steps_done']}/{progress['steps_total']}")
+
+    ended = connect().wait(job, None if sys.stdout.isatty() else line)
+    if ended["state"] != "succeeded":
+        typer.echo((ended["error"] or {}).get("message", f"it was {ended['state']}."), err=True)
+        raise typer.Exit(1)
+
+
 @commands.command("events")
 def jobs_events(job: str) -> None:
     show(connect().events(job), "id", "type", "created_at")
@@ -66,6 +83,12 @@ def jobs_model(job: str) -> None:
 def jobs_summary(job: str) -> None:
     """What a job's summaries told, each number with its interval."""
     show(connect().summary(job))
+
+
+@commands.command("evaluation")
+def jobs_evaluation(job: str) -> None:
+    """How good a job's models are on held-out rows, each number with its interval."""
+    show(connect().evaluation(job))
 
 
 @commands.command("audit")

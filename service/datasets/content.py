@@ -61,21 +61,25 @@ class ContentMac:
         return hashlib.blake2b(content, digest_size=32, key=self._key, person=b"file").hexdigest()
 
     def _sum_of(self, columns: list[NDArray[np.uint64]]) -> int:
-        words = np.stack(columns, axis=1)
+        words = np.empty((len(columns[0]), len(columns)), "<u8")
+        for j, column in enumerate(columns):
+            words[:, j] = column
         words.sort(axis=1)
-        n, width = len(words), 8 * words.shape[1]
-        rows, key = memoryview(words.astype("<u8").tobytes()), self._key
-        total = 0
-        for start in range(0, n * width, width):
-            row = hashlib.blake2b(
-                rows[start : start + width], digest_size=32, key=key, person=b"row"
-            )
-            total += int.from_bytes(row.digest(), "little")
-        return total
+        rows, width = words.view(np.uint8).reshape(-1).data, 8 * len(columns)
+        keyed = hashlib.blake2b(digest_size=32, key=self._key, person=b"row")
+        digests = bytearray()
+        for start in range(0, len(rows), width):
+            row = keyed.copy()
+            row.update(rows[start : start + width])
+            digests += row.digest()
+        # by 32 bits, which no block of rows makes overflow
+        limbs = np.frombuffer(digests, "<u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
+        return sum(int(limb) << 32 * i for i, limb in enumerate(limbs))
 
     def _words(self, values: NDArray[Any], *, earlier: bool = False) -> NDArray[np.uint64]:
         if values.dtype.kind in "iuf" or (values.dtype.kind == "b" and not earlier):
-            numbers = values.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+            numbers = values.astype(np.float64)
+            numbers += 0.0  # -0.0 + 0.0 is 0.0
             numbers[np.isnan(numbers)] = np.nan
             return numbers.view(np.uint64)
         cells = list(map(repr, values.tolist())) if values.dtype.kind == "b" else texts(values)

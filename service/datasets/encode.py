@@ -184,16 +184,19 @@ def _scaled(column: NumericColumn | UnboundedColumn, values: NDArray[Any], seen:
     lower, upper = column.lower, column.upper
     if column.log1p:
         v, lower, upper = np.log1p(v), math.log1p(lower), math.log1p(upper)
-    return ((v - lower) / (upper - lower)).clip(0.0, 1.0)
+    share = v - lower
+    share /= upper - lower
+    return np.clip(share, 0.0, 1.0, out=share)
 
 
 def _clipped(v: Floats, lower: float, upper: float, seen: Seen) -> Floats:
     if len(v):
         low, high = v.min(), v.max()
-        if low < lower or high > upper:  # else nothing to count, as in most blocks
-            seen.clipped += int(((v < lower) | (v > upper)).sum())
         seen.span(min(max(low, lower), upper), min(max(high, lower), upper))
-    return v.clip(lower, upper)
+        if low < lower or high > upper:  # else there is nothing to clip, as in most blocks
+            seen.clipped += int(((v < lower) | (v > upper)).sum())
+            return v.clip(lower, upper)
+    return v
 
 
 def _divided(declared: UnboundedColumn | UnboundedLabel, v: Floats) -> Floats:
@@ -293,8 +296,8 @@ def quantise(schema: Schema, X: Floats) -> NDArray[np.int16]:
     Formal guarantee. These two bounds hold for *every* finite input, however it was encoded:
     the sensitivity of every noisy sum over stored rows is derived from them, so privacy rests on
     the loop below and on nothing in floating point before it. Both are tested on the integers that
-    are stored: |z| <= 4095 after the cast, and the sum of squares in int64, which is exact since
-    d * 4095^2 <= 1e5 * 1.7e7 < 2^63. A row leaves the loop only by passing.
+    are stored: |z| <= 4095 after the cast, and the sum of their squares, which is exact since
+    d * 4095^2 <= 1e5 * 1.7e7 < 2^53. A row leaves the loop only by passing.
 
     Termination. A failing row has S > L^2, so f = min(1, L/sqrt(S)) * (1 - 2^-40) < 1, and for an
     integer 1 <= |z| <= 4095 the product |z| f is below |z| in float64 too; truncation then lowers
@@ -322,7 +325,8 @@ def quantise(schema: Schema, X: Floats) -> NDArray[np.int16]:
 
 
 def _sums_of_squares(Z: NDArray[np.int16]) -> NDArray[np.int64]:
-    wide = Z.astype(np.int64)
+    # float64 adds integers below 2^53 exactly, in any order, and several times as fast as int64
+    wide = Z.astype(np.float64)
     return np.asarray(np.einsum("ij,ij->i", wide, wide), dtype=np.int64)
 
 

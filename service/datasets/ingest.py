@@ -144,7 +144,8 @@ def ingest(request: IngestRequest) -> IngestResult:
                     raise IngestLimitError("rows")
                 mac.add(block)
                 labels.append(y)
-                out.write((encode.quantise(schema, X) if fixed else X).astype(dtype).data)
+                rows = encode.quantise(schema, X) if fixed else X
+                out.write(rows.astype(dtype, copy=False).data)
         if (n := tally.rows) < 2:
             raise ParseError(None, None, f"{n} data rows; at least 2 are needed")
         held_out = _held_out(schema, n)

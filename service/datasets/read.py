@@ -11,7 +11,7 @@ from service.datasets.cells import shown
 from service.datasets.schema import IgnoredColumn, Schema
 
 BLOCK_ROWS = 8192
-BLOCK_CELLS = 1 << 17
+BLOCK_CELLS = 1 << 18
 
 Block = Mapping[str, NDArray[Any]]
 """Some consecutive rows of a file, by column."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
 from service.datasets.encode import decode_point
 from service.datasets.schema import BinaryLabel, CategoricalLabel, Schema
+from service.jobs.evaluated import Evaluated, evaluated
 from service.jobs.told import Summary, summaries_of
 from service.planning.certificate import certificate_of
 from service.planning.losses import Loss
@@ -63,7 +64,7 @@ class Certificate(Closed):
 
 
 class Card(Closed):
-    object: Literal["model", "certificate", "summary"]
+    object: Literal["model", "certificate", "summary", "evaluation"]
     job: str
     algorithm: str
     loss: Loss | None = None
@@ -74,6 +75,7 @@ class Card(Closed):
     network: Network | None = None
     certificate: Certificate | None = None
     summaries: list[Summary] | None = Field(default=None, exclude_if=lambda told: told is None)
+    evaluation: list[Evaluated] | None = Field(default=None, exclude_if=lambda told: told is None)
     feature_names_in_: list[str]
     encoder: Schema
     guarantee: Guarantee
@@ -88,15 +90,18 @@ def model_card(
     released: Released,
     of: list[float] | None = None,
 ) -> dict[str, Any]:
-    """The card of a model; of a certificate, if the Plan is about a model: one of weights `of`; or of
-    the summaries that the Plan's spec asks."""
+    """The card of a model; of a certificate or an evaluation, if the Plan is about models: those of
+    weights `of`; or of the summaries that the Plan's spec asks."""
     if len(released.vector) != plan.dimension:
         raise ValueError("a worker releases one number per weight of the Plan")
     schema, vector = Schema.model_validate_json(schema_json), list(released.vector)
-    what: Literal["model", "certificate", "summary"] = "model"
+    what: Literal["model", "certificate", "summary", "evaluation"] = "model"
     parts: dict[str, Any]
     if plan.spec.summaries:
         what, parts = "summary", {"summaries": summaries_of(plan, schema, vector)}
+    elif of is not None and plan.schedule.evaluates():
+        told = evaluated(plan, schema, np.array(of), np.array(vector))
+        what, parts = "evaluation", {"evaluation": told}
     elif of is not None:
         what = "certificate"
         parts = {"certificate": certificate_of(plan, np.array(of), np.array(vector))}

@@ -25,8 +25,9 @@ Declared = EncodedColumn | Label
 
 
 def described(schema: Schema, spec: JobSpec) -> tuple[ColumnFacts, ...]:
-    """Those that the job's summaries name, in the schema's order; the label last."""
+    """Those that the job's summaries or evaluation name, in the schema's order; the label last."""
     named = {name for asked in spec.summaries for name in asked.names()}
+    named |= {spec.evaluate.by} if spec.evaluate and spec.evaluate.by else set()
     if not named:
         return ()
     named |= {schema.label.name} if None in named else set()

@@ -107,8 +107,8 @@ def facts_for(
 
 
 def with_columns(facts: Facts, dataset: Row[Any], spec: JobSpec) -> Facts:
-    """The same facts, with the columns that this job's summaries name."""
-    if not spec.summaries:
+    """The same facts, with the columns that this job's summaries or evaluation name."""
+    if not spec.summaries and (spec.evaluate is None or spec.evaluate.by is None):
         return facts
     columns = described(Schema.model_validate_json(dataset.schema), spec)
     return facts.model_copy(update={"described": columns})

@@ -43,18 +43,20 @@ def check_plan(job: Row[Any]) -> None:
         )
 
 
-def released_model(connection: Connection, plan: Plan) -> list[float] | None:
-    """The weights of the model that the Plan names, if it does and if that is still the same."""
-    if plan.spec.of is None:
-        return None
-    query = select(models.c.card).where(models.c.job_id == plan.spec.of.job)
-    card = connection.execute(query).scalar_one()
-    if sha256(card) != plan.spec.of.digest:
-        raise PlanChangedError(
-            f"the stored model of job {plan.spec.of.job} does not have the digest that the Plan "
-            "names, so nothing is computed about it; restore the row, or cancel the job."
-        )
-    return weights_of(json.loads(card))
+def released_models(connection: Connection, plan: Plan) -> list[float] | None:
+    """The weights of the models that the Plan names, one after the other, if it does and if those are
+    still the same."""
+    found: list[float] = []
+    for of in plan.spec.named:
+        query = select(models.c.card).where(models.c.job_id == of.job)
+        card = connection.execute(query).scalar_one()
+        if sha256(card) != of.digest:
+            raise PlanChangedError(
+                f"the stored model of job {of.job} does not have the digest that the Plan names, so "
+                "nothing is computed about it; restore the row, or cancel the job."
+            )
+        found += weights_of(json.loads(card)) or []
+    return found or None
 
 
 def _cap_state(moved: Sequence[Limit]) -> dict[str, Any] | None:
@@ -94,7 +96,7 @@ def publish(
     dataset = connection.execute(_DATASET, {"dataset": job.dataset_id}).one()
     account, moved = post(connection, job.account_id, job.entry_seq, "job succeeded")
     plan = Plan.model_validate_json(job.plan)
-    of = released_model(connection, plan)
+    of = released_models(connection, plan)
     text = canonical_json(model_card(job_id, plan, job.plan_digest, dataset.schema, released, of))
     record = next_record(
         keys,

@@ -33,7 +33,9 @@ class Algorithm:
     ]  # the rest of a job that it takes; one per kernel of its own
     # its place among those of which nothing is expected, for delta > 0 and for delta = 0
     places: tuple[int, int] = (LAST, LAST)
+    constant: bool = False  # its models look at no column
     own_objective: bool = False  # it answers another question than what minimises the mean loss
+    either: bool = False  # of a convex loss it predicts the risk, of another one a stationarity
 
     @property
     def example(self) -> dict[str, Any]:
@@ -42,7 +44,7 @@ class Algorithm:
 
     @property
     def nonconvex(self) -> bool:
-        """It takes losses that are not convex, and predicts a stationarity in place of a risk."""
+        """It takes losses that are not convex, and predicts a stationarity of them, not a risk."""
         return self.needs.convexity != "convex"
 
     @property
@@ -65,7 +67,13 @@ class Algorithm:
         convex, where it is stationary."""
         if self.summarises:
             return not spec.summaries
-        return self.own_objective or (self.nonconvex and is_convex(spec))
+        return self.own_objective or (self.nonconvex and not self.either and is_convex(spec))
+
+    def has_theorem(self, spec: JobSpec) -> bool:
+        """Whether one is behind what it predicts of such a job, which may then be compared."""
+        if self.needs.smooth == "if convex":
+            return spec.model.kind == "linear" and spec.loss.smooth
+        return spec.model.kind == "linear" or self.nonconvex or not self.networks
 
     def takes(self, spec: JobSpec, facts: Facts) -> bool:
         named = with_set(self.needs, spec, facts)

@@ -42,9 +42,8 @@ def noise_norm(lattice: SumLattice, d: int) -> float:
 
 def certificate_of(plan: "Plan", w: Floats, gradient: Floats) -> dict[str, Any]:
     """The card's certificate, from the noisy mean gradient of the data at w."""
-    schedule, lattice, of = plan.schedule, plan.lattice, plan.spec.of
+    schedule, lattice, (of,) = plan.schedule, plan.lattice, plan.spec.named
     assert isinstance(schedule, CertificateSchedule) and isinstance(lattice, SumLattice)
-    assert of is not None
     sums = plan.facts.rows * schedule.points
     noise = noise_norm(lattice, w.size) / sums
     farthest = length(w) + plan.spec.set.l2_radius(w.size)

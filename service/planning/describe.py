@@ -72,6 +72,9 @@ class DescribedRelease(BaseModel):
     words: str = Field(description="All of this in sentences.")
 
 
+_MOMENTS = ("a sum of labels", "a sum of rows and squares", "a sum of second moments")
+
+
 class Description(BaseModel):
     summary: str = Field(description="What the Plan fits, on what, and how.")
     releases: list[DescribedRelease] = Field(description="All that leaves the data, in order.")
@@ -83,7 +86,8 @@ class Description(BaseModel):
 
 
 def describe(plan: Plan) -> Description:
-    context = _Context(plan, plan.schedule, plan.lattice, plan.facts.rows)
+    rows = plan.facts.held_out if plan.schedule.evaluates() else plan.facts.rows
+    context = _Context(plan, plan.schedule, plan.lattice, rows)
     found = list(_walk(plan.release, context))
     return Description(
         summary=_summary(plan),
@@ -224,7 +228,7 @@ def _vector(
         released, unit = "a point computed from the data", "weights"
     elif lattice.kind == "moment":
         step, unit = lattice.step, "lattice units of rows"
-        released = "a sum of rows and squares" if lattice.order == 1 else "a sum of second moments"
+        released = _MOMENTS[lattice.order]
     elif lattice.kind == "count":
         step, unit = 1 / max(lattice.weights), "records, for the most precise of them"
         released = f"{_plural(len(lattice.sizes), 'table')} of {sum(lattice.sizes)} numbers"
@@ -340,9 +344,15 @@ def _summary(plan: Plan) -> str:
         told = _plural(len(spec.summaries), "summary", "summaries")
         rows = _plural(plan.facts.rows, "row")
         return f"It tells {told} of columns, on {rows}, by {plan.algorithm}."
+    if plan.schedule.evaluates():
+        models, rows = (
+            _plural(len(spec.named), "model"),
+            _plural(plan.facts.held_out, "held-out row"),
+        )
+        return f"It evaluates {models} on {rows}, by {plan.algorithm}."
     everywhere = isinf(spec.set.l2_radius(plan.dimension))
     where = "every weight vector" if everywhere else f"the set {_kind(spec.set)}"
-    verb = "It fits" if spec.of is None else f"At the model of {spec.of.job} it measures"
+    verb = f"At the model of {spec.named[0].job} it measures" if spec.named else "It fits"
     said = [f"{verb} the {_kind(spec.loss)} loss over {where}"]
     if spec.ridge:
         said.append(f" with ridge {_number(spec.ridge)}")

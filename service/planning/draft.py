@@ -40,6 +40,10 @@ class Schedule(Part):
         """The tables that a run releases, by release, if it does."""
         return ()
 
+    def evaluates(self) -> bool:
+        """Whether a run reads the rows that were held out, and no others."""
+        return False
+
     def derived_constant(self) -> int | None:
         """The constant column of derived rows, where sums are over such (shared/moments.py)."""
         return None

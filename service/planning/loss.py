@@ -131,6 +131,11 @@ class BaseLoss(Kind):
         slopes up to `lipschitz` and labels up to 1. That of a Moreau envelope is no larger."""
         raise TypeError(f"{self.kind} is not a loss of one margin")
 
+    def lowest(self, shape: Scalar, margin: float, lipschitz: float) -> float:
+        """Of the same losses as `shape` smooths them: none is below this, nor above this plus
+        `difference`."""
+        raise TypeError(f"{self.kind} is not a loss of one margin")
+
 
 class NoLoss(BaseLoss):
     """Nothing is fitted."""
@@ -184,6 +189,9 @@ class Classifier(MarginLoss):
     def difference(self, margin: float, lipschitz: float) -> float:
         return 2 * margin * lipschitz
 
+    def lowest(self, shape: Scalar, margin: float, lipschitz: float) -> float:
+        return max(0.0, shape.idle() - lipschitz * margin)
+
 
 class Regression(MarginLoss):
     """A loss of the margin and a number."""
@@ -192,3 +200,6 @@ class Regression(MarginLoss):
 
     def difference(self, margin: float, lipschitz: float) -> float:
         return lipschitz * (1 + margin)
+
+    def lowest(self, shape: Scalar, margin: float, lipschitz: float) -> float:
+        return 0.0

@@ -17,6 +17,7 @@ LABELS: tuple[str, ...] = get_args(Facts.model_fields["label"].annotation)
 ANY_SET = tuple(each.name() for each in SETS)
 WITH_A_PROJECTION = tuple(each.name() for each in SETS if each.has_projection)
 WITH_VERTICES = tuple(each.name() for each in SETS if each.has_vertices)
+WITH_A_LOWEST_POINT = tuple(each.name() for each in SETS if each.has_lowest)
 BALL_OR_ALL = ("l2_ball", "all")
 WITH_THEIR_SETS = {  # regularisers, but for none, whose operator on the set is known
     each.name(): tuple(one.name() for one in SETS if each.suits(one))
@@ -39,8 +40,9 @@ class Needs:
 
     sets: tuple[str, ...]
     margins: Literal["one", "some", "any"] = "any"  # of a loss; a geometric median has none
-    smooth: bool = False
+    smooth: Literal[False, True, "if convex"] = False
     parabola: bool = False  # the squared loss: its slope is a line without an end
+    mean_tells: bool = False  # a loss of y m, or the squared one: its best constant is of the mean
     convexity: Literal["convex", "weakly convex", "any"] = "convex"  # for a linear model
     models: tuple[str, ...] = ("linear",)
     regularisers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # with their sets
@@ -50,6 +52,7 @@ class Needs:
     ridge_over_all: bool = False  # over all of R^d it needs a ridge
     lipschitz: bool = False  # it rests on a bound on slopes, which some have over bounded sets only
     released_model: bool = False  # it is about a model that `of` names
+    evaluates: bool = False  # it measures models that `of` names on the rows that were held out
     best_over_all: bool = False  # no set does it better than all of R^d
     summaries: bool = False  # it tells of columns what `summaries` ask, and fits no loss
 
@@ -78,8 +81,10 @@ class Needs:
         told = {
             "a convex loss": self.convexity == "convex",
             "a weakly convex loss": self.convexity == "weakly convex",
-            "a smooth loss": self.smooth,
+            "a smooth loss": self.smooth is True,
+            "a smooth loss, if it is convex": self.smooth == "if convex",
             "the squared loss": self.parabola,
+            "a loss of y m, or the squared one": self.mean_tells,
             "a loss of one margin": self.margins == "one",
             "a loss of margins": self.margins == "some",
             f"the set {either(self.sets)}": self.sets != ANY_SET,
@@ -95,6 +100,8 @@ class Needs:
 
     def misfits(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
         """All that this job has and the algorithm does not take, the most telling first."""
+        if self.evaluates:
+            yield from self._model(spec)  # of its loss there is nothing to say without it
         if self.summaries or spec.summaries or spec.loss.kind == "no_loss":
             yield from self._fits(spec)
         yield from self._regulariser(spec)
@@ -146,6 +153,10 @@ class Needs:
             )
         if not self.released_model and spec.of is not None:
             yield Misfit("begins afresh, from no released model", 'leave "of" out')
+        if not self.evaluates and len(spec.named) > 1:
+            yield Misfit("is about one model", 'name one job in "of"')
+        if not self.evaluates and spec.evaluate is not None:
+            yield Misfit("evaluates no model", 'leave "evaluate" out')
 
     def _loss(self, spec: JobSpec, facts: Facts) -> Iterator[Misfit]:
         loss, kind = spec.loss, spec.loss.kind
@@ -171,7 +182,10 @@ class Needs:
             )
         if self.parabola and not self._takes_parabola(loss):
             yield Misfit(f"is for the squared loss, and {kind} is another", instead())
-        if self.smooth and not loss.smooth:
+        if self.mean_tells and not self._takes_mean(loss):
+            says = f"rests on a constant that follows from a mean, and that of {kind} does not"
+            yield Misfit(says, instead())
+        if not self._takes_corner(loss, spec.model.kind == "linear" and loss.convex):
             yield Misfit(f"needs a smooth loss and {kind} has a corner", instead())
 
     def _set(self, spec: JobSpec) -> Iterator[Misfit]:
@@ -214,13 +228,20 @@ class Needs:
     def _takes_loss(self, loss: BaseLoss) -> bool:
         fits = self._takes_margins(loss) and self._takes_convexity(loss)
         fits = fits and (self._takes_parabola(loss) or not self.parabola)
-        return fits and (loss.smooth or not self.smooth)
+        fits = fits and (self._takes_mean(loss) or not self.mean_tells)
+        return fits and self._takes_corner(loss, loss.convex)
+
+    def _takes_corner(self, loss: BaseLoss, convex: bool) -> bool:
+        return loss.smooth or not self.smooth or (self.smooth == "if convex" and not convex)
 
     def _takes_parabola(self, loss: BaseLoss) -> bool:
         if not loss.margin:
             return False
         slope = loss.scalar()
         return slope.straight and slope.argument == "residual" and slope.jump == inf
+
+    def _takes_mean(self, loss: BaseLoss) -> bool:
+        return loss.margin and (loss.scalar().argument == "margin" or self._takes_parabola(loss))
 
     def _takes_margins(self, loss: BaseLoss) -> bool:
         if self.margins == "one":

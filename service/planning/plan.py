@@ -80,6 +80,12 @@ class Plan(Part):
         """Its releases of tables."""
         return self.schedule.counted()
 
+    @property
+    def weights_named(self) -> int:
+        """Of the models that it is about, all together."""
+        spec, facts = self.spec, self.facts
+        return len(spec.named) * spec.loss.weights(facts.columns, facts.classes)
+
     def canonical(self) -> str:
         return canonical_json(self.model_dump(mode="json"))
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from service.planning.conversion import EPSILON_MAX
+from service.planning.evaluate import MODELS_MAX, Evaluate
 from service.planning.feasible import DefaultSet
 from service.planning.kinds import Public
 from service.planning.loss import NoLoss
@@ -36,7 +37,7 @@ class Facts(Public):
     account: AccountTerms
     # of the account's cap and the analyst's share, where these have terms of their own
     limits: tuple[AccountTerms, ...] = Field(default=(), exclude_if=lambda limits: not limits)
-    # the columns, or the label, that the job's summaries name
+    # the columns, or the label, that the job's summaries or evaluation name
     described: tuple[ColumnFacts, ...] = Field(default=(), exclude_if=lambda columns: not columns)
 
     @model_validator(mode="after")
@@ -105,6 +106,8 @@ def _shorthand(value: Any) -> Any:
 
 
 def _by_job(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_by_job(each) for each in value]
     return {"job": value} if isinstance(value, str) else value
 
 
@@ -116,6 +119,7 @@ def _by_kind(value: Any) -> Any:
     return [_shorthand(each) for each in value] if isinstance(value, list | tuple) else value
 
 
+Several = Annotated[tuple[Released, ...], Field(min_length=1, max_length=MODELS_MAX)]
 ModelKind = Annotated[LinearModel | ReluNetwork, Field(discriminator="kind")]
 
 
@@ -145,9 +149,15 @@ class JobSpec(Public):
         default=NoRegulariser(),
         description="Besides ridge; an algorithm's card says which it takes.",
     )
-    of: Annotated[Released | None, BeforeValidator(_by_job)] = Field(
+    of: Annotated[Released | Several | None, BeforeValidator(_by_job)] = Field(
         default=None,
-        description="For a certificate: the job whose model is certified; its id will do.",
+        description="For a certificate or an evaluation: the job whose model that is, its id will do; "
+        "for an evaluation, a list of them too.",
+    )
+    evaluate: Evaluate | None = Field(
+        default=None,
+        description="How models are evaluated on the rows that were held out.",
+        exclude_if=lambda evaluate: evaluate is None,
     )
     summaries: Annotated[tuple[Summary, ...], BeforeValidator(_by_kind)] = Field(
         default=(),
@@ -159,6 +169,13 @@ class JobSpec(Public):
     parameters: dict[str, float | int | str | bool] = Field(
         default_factory=dict, description="The algorithm's own; unknown names are refused."
     )
+
+    @property
+    def named(self) -> tuple[Released, ...]:
+        """The models that it is about."""
+        if self.of is None:
+            return ()
+        return (self.of,) if isinstance(self.of, Released) else self.of
 
 
 class StepsAndClip(Public):

@@ -21,12 +21,12 @@ To add a table: its class here and in `Table` below, and its function in workers
 from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from service.errors import PlanRefused
-from service.planning.kinds import Kind, Public
+from service.planning.kinds import Public
 from service.planning.lattice import (
     BITS_MAX,
     CountLattice,
@@ -34,26 +34,15 @@ from service.planning.lattice import (
     largest_sensitivity,
     norm_of,
 )
+from service.planning.scored import Below, Confusion, Errors, Losses, Scores
+from service.planning.table import BaseTable
 
 ENTRIES_MAX = 2**20  # of all that leaves together: a card holds a number for each
 _PRECISION = 2**16  # the least weight: what rounding a sensitivity up to an integer may cost
 LABEL = 0  # the column that stands for the label: stored rows have the constant there
 
 
-class _Table(Kind):
-    """A function of one row and its label; `column` is the first of its entries in a stored row."""
-
-    squared: ClassVar[int] = 2  # of how far a record moves it, in l2
-    absolute: ClassVar[int] = 2  # the same in l1
-    largest: ClassVar[int] = 1  # of what one record adds to an entry
-
-    @property
-    def size(self) -> int:
-        """Of its entries, how many there are."""
-        raise NotImplementedError
-
-
-class Categories(_Table):
+class Categories(BaseTable):
     """How many records have each category of a column, <other> last."""
 
     kind: Literal["categories"] = "categories"
@@ -65,7 +54,7 @@ class Categories(_Table):
         return self.cells
 
 
-class Classes(_Table):
+class Classes(BaseTable):
     """How many records have each value of a binary label (negative first) or each class."""
 
     kind: Literal["classes"] = "classes"
@@ -76,7 +65,7 @@ class Classes(_Table):
         return self.cells
 
 
-class Bins(_Table):
+class Bins(BaseTable):
     """How many records have a value in each of `cells` parts of [low, high] of one width; with `open`,
     a first and a last cell hold what lies outside, and else the outermost parts do. In stored units:
     a share of the row's constant for fixed rows, what is stored for others and for labels."""
@@ -93,7 +82,7 @@ class Bins(_Table):
         return self.cells + 2 * self.open
 
 
-class Crossed(_Table):
+class Crossed(BaseTable):
     """How many records are in each pair of cells of two tables, the second's moving fastest."""
 
     kind: Literal["crossed"] = "crossed"
@@ -106,7 +95,10 @@ class Crossed(_Table):
 
 
 Cells = Annotated[Categories | Classes | Bins, Field(discriminator="kind")]
-Table = Annotated[Categories | Classes | Bins | Crossed, Field(discriminator="kind")]
+Table = Annotated[
+    Categories | Classes | Bins | Crossed | Confusion | Scores | Losses | Errors | Below,
+    Field(discriminator="kind"),
+]
 Crossed.model_rebuild()
 
 

@@ -30,7 +30,9 @@ FACTS = Facts(
 )
 MANY = 10**12
 COMPARED = {  # for a convex loss
-    name for name, entry in CATALOG.items() if not (entry.own_objective or entry.nonconvex)
+    name
+    for name, entry in CATALOG.items()
+    if not entry.own_objective and (entry.either or not entry.nonconvex)
 }
 
 

@@ -49,6 +49,8 @@ GAUSSIAN = [
         1,
         clipped(3) | {"set": {"kind": "box", "lower": -0.2, "upper": 0.2}},
     ),
+    ("proximal-sgd", "fixed", 5, clipped(3, "sigmoid") | {"ridge": 0.0}),
+    ("proximal-sgd", "float64", 2, clipped(3, "ramp") | {"regulariser": L1}),
     ("localized-subgradient", "fixed", 0, clipped(3, "hinge")),
     ("proximally-guided-mirror-descent", "fixed", 0, rounds(3)),
     ("proximally-guided-mirror-descent", "float64", 7, rounds(2, set={"kind": "l1_ball"})),
@@ -65,15 +67,40 @@ GAUSSIAN = [
     ("gradient-descent", "fixed", 8, clipped(3, "absolute") | {"regulariser": L1}),
     ("localized-subgradient", "fixed", 0, clipped(3, "hinge") | {"regulariser": L1}),
     ("localized-accelerated-sgd", "fixed", 0, clipped(3)),
-    ("output-perturbation", "fixed", 3, solved(steps=3)),
+    ("output-perturbation", "fixed", 3, solved(solver="gradient-descent", steps=3)),
     ("output-perturbation", "fixed", 11, solved("absolute", solver="sgd", steps=2)),
+    ("output-perturbation", "fixed", 4, solved(solver="averaged-passes", steps=8)),
+    ("output-perturbation", "fixed", 2, solved(solver="accelerated", steps=8)),
+    (
+        "adversarial-output-perturbation",
+        "fixed",
+        1,
+        solved(perturbation=0.002, solver="averaged-passes", steps=8),
+    ),
     ("tilted-output-perturbation", "fixed", 5, solved(tilt=0.05, steps=3)),
-    ("adversarial-output-perturbation", "fixed", 7, solved(perturbation=0.002, steps=3)),
+    (
+        "tilted-output-perturbation",
+        "fixed",
+        2,
+        solved(tilt=0.001, solver="averaged-passes", steps=8),
+    ),
+    (
+        "adversarial-output-perturbation",
+        "fixed",
+        7,
+        solved(perturbation=0.002, solver="gradient-descent", steps=3),
+    ),
     ("objective-perturbation", "fixed", 4, tilted()),
-    ("adversarial-output-perturbation", "fixed", 3, solved(perturbation=0.05, steps=3)),
+    (
+        "adversarial-output-perturbation",
+        "fixed",
+        3,
+        solved(perturbation=0.05, solver="gradient-descent", steps=3),
+    ),
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
     ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
+    ("stochastic-frank-wolfe", "fixed", 4, in_rounds(2, "l1_ball")),
     ("online-to-nonconvex", "fixed", 0, prefixed("first-order")),
     ("online-to-nonconvex", "float64", 0, prefixed("zero-order", mechanism="tree")),
     ("online-to-nonconvex", "fixed", 5, passing("zero-order-multi-pass", 2)),
@@ -92,9 +119,15 @@ LAPLACE = [
     ("stationarity-certificate", "fixed", 0, certified(radius=0.1, points=4)),
     ("accelerated-sgd", "fixed", 5, clipped(1, "hinge")),
     ("localized-accelerated-sgd", "fixed", 9, clipped(1)),
-    ("output-perturbation", "fixed", 0, solved(steps=3)),
+    ("output-perturbation", "fixed", 0, solved(solver="gradient-descent", steps=3)),
+    ("output-perturbation", "fixed", 5, solved(solver="averaged-passes", steps=8)),
     ("tilted-output-perturbation", "fixed", 1, solved(tilt=0.05, steps=3)),
-    ("adversarial-output-perturbation", "fixed", 2, solved(perturbation=0.002, steps=3)),
+    (
+        "adversarial-output-perturbation",
+        "fixed",
+        2,
+        solved(perturbation=0.002, solver="gradient-descent", steps=3),
+    ),
     ("objective-perturbation", "fixed", 6, tilted()),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2)),
     ("online-to-nonconvex", "fixed", 0, prefixed("first-order", period=1, steps=2, block=1)),
@@ -108,6 +141,7 @@ DRAWN = [
     ("accelerated-sgd", 2.0, 0.0, 11, drawn(2, batch=3)),
     ("localized-accelerated-sgd", 4.0, 1e-2, 0, drawn(2, halvings=2)),
     ("localized-subgradient", 4.0, 1e-2, 0, drawn(2, halvings=2)),
+    ("online-to-nonconvex", 3.0, 1e-2, 5, passing("first-order-multi-pass", 2, batch=3)),
 ]
 # epsilon, delta, storage, how the canary differs, what the job asks: the clip is chosen
 CLIPS = [
@@ -135,6 +169,8 @@ MOMENTS = [
     ("preconditioned-descent", 2.0, 0.0, "same", 0.2, shared(1, 0.1)),
     ("sufficient-statistics", 17.0, 1e-6, "across", 0.75, {"loss": "squared", "parameters": {}}),
     ("sufficient-statistics", 2.0, 0.0, "across", 0.05, {"loss": "squared", "parameters": {}}),
+    ("best-constant", 17.0, 1e-6, "same", 0.85, {"loss": "logistic", "parameters": {}}),
+    ("best-constant", 2.0, 0.0, "same", 0.4, {"loss": "hinge", "parameters": {}}),
 ]
 HISTOGRAMS = [
     {"kind": "histogram", "column": "age", "bins": 9},
@@ -153,7 +189,7 @@ UNGATED_ROUNDS = 3000  # where nothing but the claim is tested
 
 
 def test_every_algorithm_of_the_catalog_is_attacked():
-    others = {row[0] for row in (*CHOICES, *MOMENTS)} | {"column-summaries"}
+    others = {row[0] for row in (*CHOICES, *MOMENTS)} | {"column-summaries", "model-evaluation"}
     assert {row[0] for row in GAUSSIAN} == {row[0] for row in LAPLACE} == set(CATALOG) - others
 
 

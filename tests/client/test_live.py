@@ -10,8 +10,19 @@ import polars
 import pyarrow
 import pytest
 
-from epsilond import ApiError, AsyncClient, Client, PrivateLogisticRegression
-from tests.harness import job, running
+from epsilond import (
+    ApiError,
+    AsyncClient,
+    Client,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateMean,
+    PrivateMLP,
+    PrivateQuantileRegression,
+    PrivateSVM,
+)
+from tests.harness import job, numbers, numeric_schema, running
 
 PAGE = Path(__file__).parents[2] / "docs" / "quickstart-python.md"
 
@@ -53,6 +64,21 @@ def as_npz(frame, folder):
     return str(folder / "rows.npz")
 
 
+def as_parquet(frame, folder):
+    frame.to_parquet(folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def as_feather(frame, folder):
+    frame.to_feather(folder / "rows.feather")
+    return folder / "rows.feather"
+
+
+def as_gzipped(frame, folder):
+    frame.to_csv(folder / "rows.csv.gz", index=False)
+    return folder / "rows.csv.gz"
+
+
 WAYS = {
     "pandas": lambda frame, folder: frame,
     "polars": lambda frame, folder: polars.from_pandas(frame),
@@ -60,6 +86,9 @@ WAYS = {
     "columns": lambda frame, folder: {name: frame[name].tolist() for name in frame},
     "csv": as_csv,
     "npz": as_npz,
+    "parquet": as_parquet,
+    "feather": as_feather,
+    "csv.gz": as_gzipped,
 }
 
 
@@ -122,6 +151,29 @@ def test_a_dataset_is_found_by_a_name_that_one_has(service):
     other.owner.grant(other.dataset, scene.analyst.id)
     with pytest.raises(LookupError, match=f"several have: .*{scene.dataset}.*give an id"):
         scene.analyst.find("numbers")
+
+
+FITS = {
+    "binary": (PrivateLogisticRegression, PrivateSVM, PrivateMLP, PrivateMean),
+    "numeric": (PrivateLinearRegression, PrivateQuantileRegression, PrivateLasso),
+}
+
+
+@pytest.mark.parametrize("label", FITS)
+def test_every_estimator_is_planned_and_fitted_as_it_comes(service, label):
+    owner = service.person("owner")
+    name = f"rows with a {label} label"
+    path = numbers(service.folder, 2000, 4, seed=1, label=label)
+    dataset = owner.upload(name, path, schema=numeric_schema(4, label)).id
+    owner.set_budget(dataset, 20.0, 1e-6)
+    x = np.load(path)["X"]
+    for kind in FITS[label]:
+        model = kind(owner, name, epsilon=2.0)
+        assert model.quote().fits and model.compare().choice is not None
+        model.fit()
+        assert model.guarantee_["epsilon"] <= 2.0 and model.n_features_in_ == 4
+        if kind is not PrivateMean:
+            assert model.score(x, np.load(path)["y"]) > 0.3
 
 
 def test_a_refusal_carries_the_problem(service):

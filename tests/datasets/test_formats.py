@@ -1,18 +1,21 @@
 """Every data format is one file in the list, and the same table is the same data in each of them."""
 
 import csv
+import gzip
 import io
 import pkgutil
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from service.app import create_app
 from service.config import Settings
 from service.datasets import formats, ingest, store
-from service.datasets.formats import FORMATS, guess
+from service.datasets.formats import BY_NAME, FORMATS, guess
 from service.datasets.read import ParseError
 from service.datasets.schema import Schema
 
@@ -48,9 +51,31 @@ def as_npz(table) -> bytes:
     return out.getvalue()
 
 
+def as_parquet(table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table(table), out)
+    return out.getvalue()
+
+
+def as_arrow_ipc(table) -> bytes:
+    rows, out = pa.table(table), io.BytesIO()
+    with pa.ipc.new_file(out, rows.schema) as writer:
+        writer.write_table(rows)
+    return out.getvalue()
+
+
+def as_stream(table) -> bytes:
+    rows, out = pa.table(table), io.BytesIO()
+    with pa.ipc.new_stream(out, rows.schema) as writer:
+        writer.write_table(rows)
+    return out.getvalue()
+
+
 WRITERS = {
     "csv": as_csv,
     "npz": as_npz,
+    "parquet": as_parquet,
+    "arrow_ipc": as_arrow_ipc,
 }
 
 
@@ -94,6 +119,60 @@ def test_no_two_formats_share_a_name_a_content_type_or_a_suffix():
 def test_the_same_table_is_stored_as_the_same_bytes(format_, tmp_path):
     reference = stored(tmp_path, FORMATS[0], WRITERS[FORMATS[0].name](TABLE))
     assert stored(tmp_path, format_, WRITERS[format_.name](TABLE)) == reference
+
+
+TYPES = {
+    "age": pa.array(["10", " 20", "3.05e1", "NA"]),
+    "city": pa.array(["Bonn", "Köln", "Rom", "Bonn"]).dictionary_encode(),
+    "note": pa.array(TABLE["note"], pa.string_view()),
+    "y": pa.array([True, False, True, False]),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("csv", gzip.compress(as_csv(TABLE))),
+        ("csv", pa.compress(as_csv(TABLE), "zstd", asbytes=True)),
+        ("csv", as_csv(TABLE | {"age": ["10", " 20", "3.05e1", "NA"]})),
+        ("csv", as_csv(TABLE | {"age": ["+10", "20.", "30.5", "\u3000nan"]})),
+        ("parquet", as_parquet(TYPES)),
+        ("arrow_ipc", as_arrow_ipc(TYPES)),
+        ("arrow_ipc", as_stream(TABLE)),
+        ("arrow_ipc", as_stream(TYPES)),
+    ],
+)
+def test_it_is_so_however_it_is_compressed_typed_and_spelled(name, content, tmp_path):
+    schema = SCHEMA | {"compare_by": "value"}
+    expected, files = stored(tmp_path, FORMATS[0], as_csv(TABLE), schema)
+    facts, found = stored(tmp_path, BY_NAME[name], content, schema)
+    assert (found, facts.content_mac) == (files, expected.content_mac)
+
+
+@pytest.mark.parametrize("write", [as_parquet, as_arrow_ipc, as_stream])
+def test_a_column_of_another_type_is_refused_by_name(write, tmp_path):
+    days = pa.array([1, 2, 3, 4], pa.date32())
+    format_ = BY_NAME["parquet" if write is as_parquet else "arrow_ipc"]
+    with pytest.raises(ParseError) as refused:
+        stored(tmp_path, format_, write(TABLE | {"note": days}))
+    assert refused.value.column == "note"
+    assert "numbers, booleans or texts, not date32" in refused.value.reason
+
+
+def test_numbers_beyond_float64_that_are_compared_as_text_stay_what_they_are(tmp_path):
+    codes = [2**62, None, 2**62 + 1, 7]
+    schema = SCHEMA | {
+        "columns": [
+            {"name": "city", "kind": "categorical", "categories": [str(2**62), "7"], "fill": "7"},
+        ],
+    }
+    table = {"city": pa.array(codes), "y": TABLE["y"]}
+    reference = stored(tmp_path, FORMATS[0], as_csv({"city": codes, "y": TABLE["y"]}), schema)
+    assert reference[0].report.columns[0].other == 1
+    for name, write in (("parquet", as_parquet), ("arrow_ipc", as_arrow_ipc)):
+        facts, files = stored(tmp_path, BY_NAME[name], write(table), schema)
+        assert files == reference[1]
+        assert facts.report == reference[0].report
 
 
 @pytest.mark.parametrize("format_", FORMATS, ids=lambda f: f.name)

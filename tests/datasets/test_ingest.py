@@ -156,8 +156,9 @@ def test_x_and_y_arrays_follow_the_order_of_the_schema(request_for, tmp_path):
         (HEADER + GOOD * 9 + "1,null,a,1\n", 10, "city", "declare `fill`"),
         (HEADER + GOOD + "1,Bonn,a,\n", 2, "y", "the label is missing"),
         (HEADER + GOOD + "1,Bonn,a,2\n", 2, "y", "neither the positive nor the negative: '2'"),
-        (HEADER + GOOD + '1,"Bonn,a,1\n', None, None, "line 3"),
-        (HEADER + GOOD + f"1,{'x' * 70_000},a,1\n", None, None, "field larger than field limit"),
+        (HEADER + GOOD + '1,"Bonn,a,1\n', 2, None, "2 cells where the header has 4"),
+        ("y,age,city,note\n" + '1,1,Bonn,a\n1,1,Bonn,"a\n1,1,Bonn,a\n', None, None, "line 4"),
+        (HEADER + GOOD + f"1,{'x' * 70_000},a,1\n", None, "city", "more than 65,536 bytes"),
     ],
 )
 def test_a_csv_is_refused(content, row, column, reason, request_for, tmp_path, monkeypatch):

@@ -1,24 +1,31 @@
 """Files of owners: whatever is in them, rows within their bounds or a refusal, and nothing else."""
 
 import bz2
+import gzip
 import io
 import lzma
 import struct
 import tempfile
 import zipfile
 import zlib
+from contextlib import suppress
+from decimal import Decimal
+from math import isinf
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.datasets import ingest
-from service.datasets.ingest import IngestRequest
+from service.datasets.cells import as_digit, parse_number
+from service.datasets.ingest import IngestCrashed, IngestRequest
 from service.datasets.read import IngestLimitError, ParseError
 from service.datasets.schema import Schema
 from tests.datasets.files import CSV, GOOD, HEADER, SCHEMA, npz
+from tests.datasets.test_formats import as_arrow_ipc, as_parquet, as_stream
 from tests.fuzz.hostile import EXAMPLES, NUMBERS, TEXTS, damaged, fuzzed
 
 REFUSALS = (ParseError, IngestLimitError, MemoryError)  # the last is the child's limit on memory
@@ -180,6 +187,69 @@ def test_an_archive_is_stored_within_bounds_or_refused(content):
     outcome(content, "npz")
 
 
+ROWS = pa.table(
+    {"age": [1.0, None, 3.0], "city": ["Bonn", "a", None], "note": ["", "b", "\0"], "y": [1, 0, 1]}
+)
+columns = st.sampled_from(
+    [
+        pa.array([1, None, 2**62]),
+        pa.array([True, None, False]),
+        pa.array(["1", "nan(1)", " 2 "]),
+        pa.array(["1", None, "NA"]).dictionary_encode(),
+        pa.array([1, 2, None]).dictionary_encode(),
+        pa.array([Decimal("1.10"), None, Decimal("-2.00")]),
+        pa.array([0, 1, 2], pa.timestamp("ns")),
+        pa.array([[1], [], None]),
+        pa.array([{"a": 1}, None, {"a": 2}]),
+        pa.array([b"\xff", b"1", None]),
+        pa.array([1.5, float("nan"), float("inf")], pa.float32()),
+        pa.array(["1", "\0", None], pa.string_view()),
+        pa.nulls(3),
+    ]
+)
+tables_of_arrow = st.builds(
+    lambda name, column: ROWS.set_column(ROWS.schema.get_field_index(name), name, column),
+    st.sampled_from(["age", "city", "note", "y"]),
+    columns,
+)
+
+
+@fuzzed(60)
+@given(table=tables_of_arrow, schema=st.sampled_from(SCHEMAS))
+def test_a_table_of_arrow_is_stored_within_bounds_or_refused(table, schema):
+    for format_, content in (("parquet", as_parquet(table)), ("arrow_ipc", as_arrow_ipc(table))):
+        outcome(content, format_, schema)
+
+
+@fuzzed(15, each=1)
+@given(
+    content=damaged(st.sampled_from([as_parquet(ROWS), as_arrow_ipc(ROWS), as_stream(ROWS)])),
+    format_=st.sampled_from(["parquet", "arrow_ipc"]),
+)
+def test_a_damaged_table_of_arrow_ends_at_worst_the_child_that_reads_it(content, format_):
+    """Arrow is written in C++: what it does not survive leaves no rows, and the service refuses it."""
+    with suppress(IngestCrashed):
+        outcome(content, format_, act=ingest.run_ingest)
+
+
+@fuzzed(100)
+@given(cells=st.lists(cells.filter(lambda cell: "\0" not in cell), min_size=2, max_size=6))
+def test_a_number_in_a_csv_is_what_the_same_text_is_elsewhere(cells):
+    """Whichever way it was converted: at once, as a text, or by Python."""
+    numbers = [
+        None if "\ud800" <= max(cell, default="") <= "\udfff" else parse_number(as_digit(cell))
+        for cell in cells
+    ]
+    lines = "".join('"' + cell.replace('"', '""') + '",1\n' for cell in cells)
+    found = outcome(encoded("age,y\n" + lines), schema=Schema.model_validate(FILLED))
+    refused = any(number is None or isinf(number) for number in numbers)
+    assert isinstance(found, ParseError) == refused
+
+
+def _is_unicode(text):
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def bomb(way, megabytes=1500):
     """A member that says it is small and unpacks to a lot; and one that says what it is."""
     out = io.BytesIO()
@@ -199,6 +269,10 @@ def lying(content):
     return content[: at + 24] + struct.pack("<I", 100) + content[at + 28 :]
 
 
+FILLED = {
+    "columns": [{"name": "age", "kind": "numeric", "lower": -1e300, "upper": 1e300, "fill": 0}],
+    "label": SCHEMA["label"],
+}
 WIDE = {
     "columns": [{"name": "age", "kind": "numeric", "lower": 0, "upper": 1}],
     "label": SCHEMA["label"],
@@ -219,11 +293,16 @@ WIDE = {
         (lambda: encoded(HEADER) + b"\n" * 2**22, "csv"),
         (lambda: encoded(HEADER) + (b"9" * 60_000 + b",a,b,1\n") * 40, "csv"),
         (lambda: b"\xef\xbb\xbf" * 2**20, "csv"),
+        (lambda: gzip.compress(encoded(HEADER) + b"x" * 2**29), "csv"),
+        (lambda: gzip.compress(encoded("age,y\n") + b"1,1\n" * 2**20), "csv"),
+        (lambda: as_parquet(pa.table({"age": np.zeros(2**22), "y": np.zeros(2**22)})), "parquet"),
+        (lambda: as_parquet(pa.table({"age": ["x" * 2**29], "y": ["1"]})), "parquet"),
     ],
     ids=[
         *("zip bomb", "lying zip bomb", "lying bz2 bomb", "a zlib stream", "bz2 and xz streams"),
         *("a million columns", "a million cells", "a cell without end", "blank lines"),
-        *("long integers", "marks of byte order"),
+        *("long integers", "marks of byte order", "a cell in gzip", "rows in gzip"),
+        *("rows in Parquet", "a cell in Parquet"),
     ],
 )
 def test_a_bomb_is_refused_by_the_child_that_reads_it(content, format_):

@@ -28,6 +28,7 @@ JOBS: dict[str, dict[str, Any]] = {
         "set": {"kind": "l1_ball", "radius": 2.0},
     },
     "stochastic-frank-wolfe": {"loss": "savage", "set": {"kind": "lp_ball"}},
+    "model-evaluation": {"loss": "logistic", "of": "job_1"},
     "column-summaries": {"summaries": ["counts"], "set": "all"},
 }
 # Those that release noisy sums over ranges of rows, and nothing else.
@@ -76,6 +77,7 @@ def facts(
     fixed = {"feature_step": 1 / 4095, "linf_units": 4095, "l2_units": l2_units}
     return Facts(
         rows=rows,
+        held_out=max(1, rows // 4),
         columns=columns,
         storage=storage,
         label=label,

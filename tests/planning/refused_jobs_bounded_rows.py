@@ -4,7 +4,9 @@ from service.planning.catalog import CATALOG
 from tests.planning.cases import facts, spec
 from tests.planning.refused_jobs import ABSOLUTE, FREE, GD, UNBOUNDED
 
+ADV = "adversarial-output-perturbation"
 OP, PHASED, FW = "output-perturbation", "phased-sgd", "frank-wolfe"
+SFW = "stochastic-frank-wolfe"
 OBJECTIVE = "objective-perturbation"
 REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job that it points to
     **{
@@ -92,11 +94,11 @@ REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job t
         "use the set l2_ball",
         spec(OP, loss="squared", set="l2_ball"),
     ),
-    "acceleration where the ball is active": (
+    "acceleration under a penalised adversary": (
         facts(),
-        spec(OP, set={"radius": 2.0}, parameters={"solver": "accelerated"}),
-        "set ridge to at least 0.5, or use the solver gradient-descent",
-        spec(OP, set={"radius": 2.0}, ridge=0.5, parameters={"solver": "accelerated"}),
+        spec(ADV, parameters={"adversary": "penalised", "solver": "accelerated"}),
+        "use the solver averaged-passes",
+        spec(ADV, parameters={"adversary": "penalised", "solver": "averaged-passes"}),
     ),
     "subgradients of many rows": (
         facts(),
@@ -169,6 +171,18 @@ REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job t
         spec(FW, set={"kind": "polytope", "vertices": [[0], [1]]}),
         "every vertex needs 2 entries",
         spec(FW, set={"kind": "polytope", "vertices": [[0, 0], [1, 0]]}),
+    ),
+    "a polytope of another width, without choices": (
+        facts(columns=2),
+        spec(SFW, set={"kind": "polytope", "vertices": [[0], [1]]}),
+        "every vertex needs 2 entries",
+        spec(SFW, set={"kind": "polytope", "vertices": [[0, 0], [1, 0]]}),
+    ),
+    "a linear minimum that there is not": (
+        facts(),
+        spec(SFW, set="all"),
+        "it runs over: l2_ball, l1_ball, lp_ball, simplex, box, polytope",
+        spec(SFW, set="box"),
     ),
     "a polytope of one vertex": (
         facts(columns=2),

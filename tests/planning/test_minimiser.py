@@ -2,6 +2,7 @@
 printed formulas that fail."""
 
 from fractions import Fraction
+from itertools import pairwise
 from math import exp, log, sqrt
 
 import pytest
@@ -10,12 +11,14 @@ from service.errors import PlanRefused
 from service.planning.catalog import plan
 from service.planning.conversion import epsilon_of_gaussian
 from service.planning.lattice import target
-from service.planning.shared import minimiser
+from service.planning.shared import averaged, minimiser
+from service.planning.shared.averaged import Pace
 from service.planning.shared.minimiser import Objective
 from service.planning.shared.point import paper_sigma
 from tests.planning.cases import facts, spec
 
 OP = "output-perturbation"
+ADV, TERM = "adversarial-output-perturbation", "tilted-output-perturbation"
 
 
 def objective(**changes):
@@ -59,6 +62,74 @@ def test_the_sensitivity_of_sgd_is_its_recursion_with_the_record_in_the_worst_pl
                 apart += 2 * eta * o.lipschitz if row == place else 0.0
         ends.append(apart)
     assert max(ends) == ends[-1] == pytest.approx(made.exact + made.rounding, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("passes", "mean_of", "block"), [(1, 1, 1), (5, 2, 1), (4, 4, 5), (3, 1, 5)]
+)
+def test_the_sensitivity_of_averaged_sgd_is_its_recursion_with_the_record_in_the_worst_place(
+    passes, mean_of, block
+):
+    o = objective(rows=12, change=2 / 12)
+    pace = Pace(12, o.strong, passes, mean_of, block, 0.7)
+    made, visits, ends = averaged.averaged_sgd(o, pace), -(-12 // block), []
+    eta = made.step_size
+    assert eta == 0.7 <= 2 / (o.smoothness + 2 * o.strong)
+    for place in range(visits):
+        apart, far = 0.0, []
+        for _ in range(passes):
+            for visit in range(visits):
+                apart *= 1 - eta * o.strong
+                apart += 2 * eta * o.lipschitz / block if visit == place else 0.0
+                far.append(apart)
+        ends.append(sum(far[-mean_of * visits :]) / (mean_of * visits))
+    assert max(ends) == ends[0] == pytest.approx(made.exact, rel=1e-9)
+    rounding = 2 * o.step_error(eta) / (eta * o.strong)
+    assert 0.1 * rounding < made.rounding
+    assert made.rounding <= rounding + 4 * 2.0**-53 * 300 * o.radius
+    assert made.exact <= o.change / o.strong
+
+
+def test_a_step_of_averaged_sgd_never_exceeds_what_contracts():
+    for smoothness in (1e-6, 0.25, 1e4):
+        o = objective(smoothness=smoothness)
+        made = averaged.averaged_sgd(o, Pace(50, o.strong, 3, 1, 1, 1e6))
+        assert made.step_size <= 2 / (smoothness + 2 * o.strong)
+
+
+LOSSES = {
+    "logistic": "binary",
+    "hinge": "binary",
+    "smoothed_hinge": "binary",
+    "squared": "numeric",
+    "absolute": "numeric",
+    "huber": "numeric",
+    "pinball": "numeric",
+}
+DEFAULTS = [
+    *((OP, loss, {}) for loss in LOSSES),
+    *((ADV, loss, {}) for loss in LOSSES if loss != "pinball"),
+    (ADV, "logistic", {"adversary": "penalised"}),
+    *((TERM, loss, {"tilt": 0.1}) for loss in LOSSES if loss != "squared"),
+]
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.01])
+@pytest.mark.parametrize(("algorithm", "loss", "parameters"), DEFAULTS)
+def test_by_default_predictions_fall_with_n_and_a_million_rows_take_20_passes(
+    algorithm, loss, parameters, ridge
+):
+    kind = {"kind": "pinball", "quantile": 0.9} if loss == "pinball" else loss
+    job = spec(algorithm, 8.0, loss=kind, ridge=ridge, set={"radius": 1.0}, parameters=parameters)
+    made = [
+        plan(job, facts(rows=10**k, columns=10, epsilon=8.0, label=LOSSES[loss]))
+        for k in range(3, 9)
+    ]
+    risks = [one.prediction.excess_risk for one in made]
+    print(algorithm, loss, ridge, risks, [one.schedule.steps for one in made])
+    assert all(one.schedule.steps <= 20 for one in made[3:])
+    assert all(one.schedule.steps <= minimiser.passes_by_default(one.facts.rows) for one in made)
+    assert all(after < before for before, after in pairwise(risks))
 
 
 def test_by_default_descent_stops_when_its_start_is_a_tenth_of_the_noise():
@@ -111,7 +182,8 @@ def test_rounding_is_a_small_part_of_the_sensitivity_of_a_million_rows():
 
 
 def test_no_sensitivity_exceeds_the_balls_diameter():
-    made = plan(spec(OP, ridge=0.01, set={"radius": 0.5}), facts(rows=2)).schedule
+    job = spec(OP, ridge=0.01, set={"radius": 0.5}, parameters={"solver": "gradient-descent"})
+    made = plan(job, facts(rows=2)).schedule
     assert made.exact_part > 1 and made.sensitivity == pytest.approx(1.0, rel=1e-4)
 
 

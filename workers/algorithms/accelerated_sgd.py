@@ -24,7 +24,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, AcceleratedSgdSchedule)
     w = feasible.project(np.zeros(plan.dimension))
     clip, ridge = stage_clip(plan, data), plan.spec.ridge
-    longer, h = squared_metric(plan, schedule.intercept), Regularised(plan)
+    longer, h = squared_metric(plan, schedule.intercept), Regularised.of(plan)
     gradient = h.gradient(mean_gradient(data, progress, schedule.batch, 0, plan.facts.rows))
     for stage in schedule.stages:
         of_clip = at_clip(stage, clip, ridge)

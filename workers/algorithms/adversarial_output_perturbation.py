@@ -8,9 +8,11 @@ from service.planning.shared.minimiser import block_rows
 from service.planning.shared.point import BoundedAdversary, MinimiserSchedule, PenalisedAdversary
 from workers.arrays import read_only
 from workers.data import Blocks, Data
+from workers.kernels.averaged import Hostile, robust_averaged_pass
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import penalised_sum, robust_sum
-from workers.optimizers.descent import Floats, Gradient, descend, release
+from workers.optimizers.averaged import Pass, average
+from workers.optimizers.descent import Floats, Gradient, release, solve
 from workers.progress import Progress
 
 
@@ -19,7 +21,10 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, MinimiserSchedule)
 
     def make(blocks: Blocks) -> Floats:
-        return descend(robust_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)
+        if schedule.solver == "averaged-passes":
+            n, one_pass = plan.facts.rows, averaged(plan, schedule)
+            return average(schedule, n, plan.dimension, one_pass, blocks, data, progress)
+        return solve(robust_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)
 
     return release(schedule, data, make)
 
@@ -66,3 +71,17 @@ def robust_gradient(plan: Plan, schedule: MinimiserSchedule, blocks: Blocks) -> 
                 raise TypeError("a plan without an adversary")
 
     return gradient
+
+
+def averaged(plan: Plan, schedule: MinimiserSchedule) -> Pass:
+    loss, unit, bound = slope_of(plan), plan.facts.feature_step or 0.0, schedule.slope_bound
+    match schedule.adversary:
+        case BoundedAdversary() as by:
+            hostile = Hostile(False, by.norm == "linf", by.reach, by.corner, 1.0, 0)
+        case PenalisedAdversary() as by:
+            hostile = Hostile(True, False, 0.0, 0.0, by.penalty, ITERATIONS)
+        case None:
+            raise TypeError("a plan without an adversary")
+    return lambda w, total, x, y, order, steps: robust_averaged_pass(
+        w, total, x, y, order, unit, loss, bound, steps, hostile
+    )

@@ -18,7 +18,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     assert isinstance(schedule, GradientDescentSchedule)
     clip, longer = data.settle_clip(), squared_metric(plan, schedule.intercept)
     eta = schedule.step_size / (clip if schedule.step_per_clip else 1.0)
-    h, rows = Regularised(plan), plan.facts.rows
+    h, rows = Regularised.of(plan), plan.facts.rows
     gradient = h.gradient(mean_gradient(data, progress, schedule.batch or rows, 0, rows))
     w = plan.spec.set.project(start_of(plan, data.stream(Use.PATH, 1)))
     mean = np.zeros_like(w)

@@ -15,7 +15,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule, feasible = plan.schedule, plan.spec.set
     assert isinstance(schedule, LocalizedAcceleratedSgdSchedule)
     w = feasible.project(np.zeros(plan.dimension))
-    clip, ridge, h = stage_clip(plan, data), plan.spec.ridge, Regularised(plan)
+    clip, ridge, h = stage_clip(plan, data), plan.spec.ridge, Regularised.of(plan)
     for phase in schedule.phases:
         gradient = h.gradient(mean_gradient(data, progress, phase.batch, phase.start, phase.stop))
         centre, pull = w, phase.pull * (clip or 1.0)

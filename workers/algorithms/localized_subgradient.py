@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, spec = plan.schedule, plan.spec
     assert isinstance(schedule, LocalizedSubgradientSchedule)
-    clip, h = data.settle_clip(), Regularised(plan)
+    clip, h = data.settle_clip(), Regularised.of(plan)
     w = spec.set.project(np.zeros(plan.dimension))
     for phase in schedule.phases:
         data.use(phase.lattice)

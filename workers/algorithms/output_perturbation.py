@@ -1,18 +1,17 @@
 """Runs what service/planning/algorithms/output_perturbation.py planned."""
 
-from math import sqrt
-
 import numpy as np
 
 from service.planning.plan import Plan
-from service.planning.shared import minimiser
 from service.planning.shared.minimiser import block_rows
 from service.planning.shared.point import MinimiserSchedule
 from workers.arrays import read_only
 from workers.data import Blocks, Data
+from workers.kernels.averaged import averaged_pass
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import gradient_sum, sgd_block
-from workers.optimizers.descent import Floats, Gradient, descend, into_ball, release
+from workers.optimizers.averaged import Pass, average
+from workers.optimizers.descent import Floats, Gradient, into_ball, release, solve
 from workers.progress import Progress
 
 
@@ -23,14 +22,15 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     def make(blocks: Blocks) -> Floats:
         gradient = mean_gradient(plan, schedule, blocks)
         match schedule.solver:
-            case minimiser.DESCENT:
-                return descend(gradient, plan.dimension, schedule, progress)
-            case "accelerated":
-                return _accelerate(gradient, plan.dimension, schedule, progress)
+            case "averaged-passes":
+                n, one_pass = plan.facts.rows, averaged(plan, schedule)
+                return average(schedule, n, plan.dimension, one_pass, blocks, data, progress)
             case "subgradient":
                 return _average(gradient, plan.dimension, schedule, progress)
             case "sgd":
                 return _pass_by_row(plan, schedule, blocks, progress)
+            case _:
+                return solve(gradient, plan.dimension, schedule, progress)
 
     return release(schedule, data, make)
 
@@ -51,17 +51,11 @@ def mean_gradient(plan: Plan, schedule: MinimiserSchedule, blocks: Blocks) -> Gr
     return gradient
 
 
-def _accelerate(
-    gradient: Gradient, dimension: int, schedule: MinimiserSchedule, progress: Progress
-) -> Floats:
-    theta = sqrt(schedule.strong_convexity * schedule.step_size)
-    momentum = (1 - theta) / (1 + theta)
-    w = y = np.zeros(dimension)
-    for _ in range(schedule.steps):
-        after = y - schedule.step_size * (gradient(y) + schedule.strong_convexity * y)
-        w, y = after, after + momentum * (after - w)
-        progress.step()
-    return into_ball(w, schedule.radius)
+def averaged(plan: Plan, schedule: MinimiserSchedule) -> Pass:
+    loss, unit, bound = slope_of(plan), plan.facts.feature_step or 0.0, schedule.slope_bound
+    return lambda w, total, x, y, order, steps: averaged_pass(
+        w, total, x, y, order, unit, loss, bound, steps
+    )
 
 
 def _average(

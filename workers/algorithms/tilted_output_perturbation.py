@@ -7,9 +7,11 @@ from service.planning.shared.minimiser import block_rows
 from service.planning.shared.point import MinimiserSchedule
 from workers.arrays import read_only
 from workers.data import Blocks, Data
+from workers.kernels.averaged import Levels, tilted_averaged_pass
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import merge_tilted, tilted_sum
-from workers.optimizers.descent import Floats, Gradient, descend, release
+from workers.optimizers.averaged import Pass, average
+from workers.optimizers.descent import Floats, Gradient, release, solve
 from workers.progress import Progress
 
 
@@ -18,7 +20,10 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, MinimiserSchedule)
 
     def make(blocks: Blocks) -> Floats:
-        return descend(tilted_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)
+        if schedule.solver == "averaged-passes":
+            n, one_pass = plan.facts.rows, averaged(plan, schedule)
+            return average(schedule, n, plan.dimension, one_pass, blocks, data, progress)
+        return solve(tilted_gradient(plan, schedule, blocks), plan.dimension, schedule, progress)
 
     return release(schedule, data, make)
 
@@ -38,3 +43,15 @@ def tilted_gradient(plan: Plan, schedule: MinimiserSchedule, blocks: Blocks) -> 
         return np.asarray(total[2:] * (unit / total[1]))
 
     return gradient
+
+
+def averaged(plan: Plan, schedule: MinimiserSchedule) -> Pass:
+    """Passes of one run: they go on with its level."""
+    level, tilt = schedule.level, schedule.tilt
+    if level is None or tilt is None:
+        raise TypeError("a plan without a level")
+    loss, unit, bound = slope_of(plan), plan.facts.feature_step or 0.0, schedule.slope_bound
+    levels, v = Levels(tilt, level.low, level.scale, level.width), np.zeros(1)
+    return lambda w, total, x, y, order, steps: tilted_averaged_pass(
+        w, v, total, x, y, order, unit, loss, bound, steps, levels
+    )

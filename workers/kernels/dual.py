@@ -8,28 +8,7 @@ import numpy as np
 from numba import njit
 
 from workers.kernels.losses import derivative64
-from workers.kernels.minimise import clamped
-
-_LANES = 8
-
-
-@njit(cache=True, inline="always", error_model="numpy")
-def _dot(row, v):
-    """In eight interleaved sums, which the compiler keeps in vectors."""
-    whole = v.size - v.size % _LANES
-    a = b = c = d = e = f = g = h = 0.0
-    for j in range(0, whole, _LANES):
-        a += row[j] * v[j]
-        b += row[j + 1] * v[j + 1]
-        c += row[j + 2] * v[j + 2]
-        d += row[j + 3] * v[j + 3]
-        e += row[j + 4] * v[j + 4]
-        f += row[j + 5] * v[j + 5]
-        g += row[j + 6] * v[j + 6]
-        h += row[j + 7] * v[j + 7]
-    for j in range(whole, v.size):
-        a += row[j] * v[j]
-    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+from workers.kernels.minimise import clamped, dot
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -41,9 +20,9 @@ def ascend(x, y, a, v, order, block, unit, loss, bound, step, strong, radius):
         first = position * block
         for i in range(first, min(first + block, rows)):
             row = x[i]
-            margin = _dot(row, v) * unit
+            margin = dot(row, v) * unit
             if radius < np.inf:
-                length = np.sqrt(_dot(v, v))
+                length = np.sqrt(dot(v, v))
                 margin *= radius / length if length > radius else 1.0
             slope = clamped(derivative64(loss, margin, y[i]), bound)
             change = step * (-slope - a[i])

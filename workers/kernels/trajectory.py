@@ -10,26 +10,7 @@ import numpy as np
 from numba import njit
 
 from workers.kernels.losses import derivative64
-from workers.kernels.minimise import clamped
-
-
-@njit(cache=True, inline="always", error_model="numpy")
-def _dot(a, b):
-    """In eight interleaved sums: a fixed order, and vector code."""
-    p = q = r = s = t = u = v = w = 0.0
-    whole = a.size - a.size % 8
-    for j in range(0, whole, 8):
-        p += a[j] * b[j]
-        q += a[j + 1] * b[j + 1]
-        r += a[j + 2] * b[j + 2]
-        s += a[j + 3] * b[j + 3]
-        t += a[j + 4] * b[j + 4]
-        u += a[j + 5] * b[j + 5]
-        v += a[j + 6] * b[j + 6]
-        w += a[j + 7] * b[j + 7]
-    for j in range(whole, a.size):
-        p += a[j] * b[j]
-    return ((p + q) + (r + s)) + ((t + u) + (v + w))
+from workers.kernels.minimise import clamped, dot
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -44,13 +25,13 @@ def descend(v, total, f, weight, x, y, feature_step, loss, bound, ridge, eta, ra
     shrink, pace = 1.0 - eta * ridge, eta * feature_step
     for i in range(x.shape[0]):
         row = x[i]
-        margin = _dot(row, v) * (f * feature_step)
+        margin = dot(row, v) * (f * feature_step)
         slope = clamped(derivative64(loss, margin, y[i]), bound)
         kept, move = shrink * f, pace * slope
         for j in range(v.size):
             total[j] += weight * v[j]
             v[j] = kept * v[j] - move * row[j]
-        norm = np.sqrt(_dot(v, v))
+        norm = np.sqrt(dot(v, v))
         f = radius / norm if norm > radius else 1.0
         weight = f
     return f

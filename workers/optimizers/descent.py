@@ -1,10 +1,12 @@
-"""Projected descent to a minimiser, and its one release: service/planning/shared/minimiser.py."""
+"""Descent to a minimiser, and its one release: service/planning/shared/minimiser.py."""
 
 from collections.abc import Callable
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.shared import minimiser
 from service.planning.shared.point import MinimiserSchedule
 from workers.data import Blocks, Data
 from workers.progress import Progress
@@ -24,12 +26,46 @@ def into_ball(w: Floats, radius: float) -> Floats:
     return w * (radius / norm) if norm > radius else w
 
 
-def descend(
+def solve(
+    gradient: Gradient, dimension: int, schedule: MinimiserSchedule, progress: Progress
+) -> Floats:
+    """By whole gradients, as the schedule says."""
+    match schedule.solver:
+        case minimiser.DESCENT:
+            return _descend(gradient, dimension, schedule, progress)
+        case "projected-accelerated":
+            return _accelerate(gradient, dimension, schedule, progress, schedule.radius)
+        case "accelerated":
+            point = _accelerate(gradient, dimension, schedule, progress, inf)
+            return into_ball(point, schedule.radius)
+        case _:
+            raise TypeError(f"{schedule.solver} is no solver by whole gradients")
+
+
+def _descend(
     gradient: Gradient, dimension: int, schedule: MinimiserSchedule, progress: Progress
 ) -> Floats:
     w = np.zeros(dimension)
     for _ in range(schedule.steps):
         step = schedule.step_size * (gradient(w) + schedule.strong_convexity * w)
         w = into_ball(w - step, schedule.radius)
+        progress.step()
+    return w
+
+
+def _accelerate(
+    gradient: Gradient,
+    dimension: int,
+    schedule: MinimiserSchedule,
+    progress: Progress,
+    radius: float,
+) -> Floats:
+    theta = sqrt(schedule.strong_convexity * schedule.step_size)
+    momentum = (1 - theta) / (1 + theta)
+    w = y = np.zeros(dimension)
+    for _ in range(schedule.steps):
+        step = schedule.step_size * (gradient(y) + schedule.strong_convexity * y)
+        after = into_ball(y - step, radius)
+        w, y = after, after + momentum * (after - w)
         progress.step()
     return w

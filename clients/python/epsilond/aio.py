@@ -241,6 +241,10 @@ class AsyncClient(AsyncConnection):
     async def model(self, job: str) -> Model:
         return Model(await self.request("GET", f"/v1/jobs/{job}/model"))
 
+    async def evaluation(self, job: str) -> Result:
+        """How good models are on held-out rows: metrics and curves, each number with its interval."""
+        return Result(await self.request("GET", f"/v1/jobs/{job}/evaluation"))
+
     async def summary(self, job: str) -> Result:
         """What the job's summaries told, each number with its interval."""
         return Result(await self.request("GET", f"/v1/jobs/{job}/summary"))

@@ -234,6 +234,10 @@ class Client(Connection):
     def model(self, job: str) -> Model:
         return Model(self.request("GET", f"/v1/jobs/{job}/model"))
 
+    def evaluation(self, job: str) -> Result:
+        """How good models are on held-out rows: metrics and curves, each number with its interval."""
+        return Result(self.request("GET", f"/v1/jobs/{job}/evaluation"))
+
     def summary(self, job: str) -> Result:
         """What the job's summaries told, each number with its interval."""
         return Result(self.request("GET", f"/v1/jobs/{job}/summary"))

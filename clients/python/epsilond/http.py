@@ -18,7 +18,16 @@ NO_ANSWER = (httpx.ConnectError, httpx.ConnectTimeout)
 CUT_SHORT = httpx.TransportError
 _LATER_MAX = 60.0
 CHUNK_BYTES = 1 << 20
-MEDIA_TYPES = {".csv": "text/csv", ".npz": "application/x-npz"}
+MEDIA_TYPES = {
+    ".csv": "text/csv",
+    ".csv.gz": "text/csv",
+    ".csv.zst": "text/csv",
+    ".npz": "application/x-npz",
+    ".parquet": "application/vnd.apache.parquet",
+    ".arrow": "application/vnd.apache.arrow.file",
+    ".feather": "application/vnd.apache.arrow.file",
+    ".arrows": "application/vnd.apache.arrow.file",
+}
 
 
 class ApiError(RuntimeError):
@@ -93,12 +102,13 @@ def _backoff(turn: int) -> float:
 
 
 def media_type(path: Path) -> str:
-    if path.suffix.lower() not in MEDIA_TYPES:
-        raise ValueError(
-            f"{path.name}: the name of a data file ends in {' or '.join(MEDIA_TYPES)}; "
-            "or say its media_type"
-        )
-    return MEDIA_TYPES[path.suffix.lower()]
+    for suffix, media in MEDIA_TYPES.items():
+        if path.name.lower().endswith(suffix):
+            return media
+    raise ValueError(
+        f"{path.name}: the name of a data file ends in {' or '.join(MEDIA_TYPES)}; "
+        "or say its media_type"
+    )
 
 
 def position(last: JSON, cursor: str) -> Any:

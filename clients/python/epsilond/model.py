@@ -41,9 +41,15 @@ class Model:
         return self.card["coef_"] is not None or self.network is not None
 
     @property
+    def loss(self) -> str | None:
+        """Its name; None of a job that fitted nothing."""
+        loss: JSON | None = self.card["loss"]
+        return None if loss is None else loss["kind"]
+
+    @property
     def probabilistic(self) -> bool:
         """Whether margins are log-odds."""
-        return self.predicts and self.card["loss"]["kind"] in ("logistic", "softmax")
+        return self.predicts and self.loss in ("logistic", "softmax")
 
     def encode(self, rows: Any) -> Floats:
         """The rows as they were fitted on, the constant first; absent or empty cells take the fill."""
@@ -65,9 +71,7 @@ class Model:
     def predict_proba(self, rows: Any) -> Floats:
         """The chance of each class, in the order of `classes_`: for the logistic loss and softmax."""
         if not self.probabilistic:
-            raise TypeError(
-                f"the {self.card['loss']['kind']} loss gives no probabilities; fit logistic or softmax"
-            )
+            raise TypeError(f"the {self.loss} loss gives no probabilities; fit logistic or softmax")
         scores = self.decision_function(rows)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
@@ -80,7 +84,7 @@ class Model:
         label = self.encoder.label
         if (classes := self.encoder.classes) is not None:
             return np.array(classes)[self.chosen(scores)]
-        if self.card["loss"]["kind"] == "phase_retrieval":
+        if self.loss == "phase_retrieval":
             scores = scores**2
         if label["kind"] == "unbounded":
             return np.asarray(scores * label["scale"])
@@ -94,14 +98,14 @@ class Model:
 
     def __repr__(self) -> str:
         return (
-            f"<Model of {self.card['job']}: {self.card['loss']['kind']}, {self.card['algorithm']}>"
+            f"<Model of {self.card['job']}: {self.loss or 'summaries'}, {self.card['algorithm']}>"
         )
 
     def _repr_html_(self) -> str:
         guarantee = self.card["guarantee"]
         facts = {
             "job": self.card["job"],
-            "loss": self.card["loss"]["kind"],
+            "loss": self.loss,
             "algorithm": self.card["algorithm"],
             **{name: guarantee[name] for name in ("epsilon", "delta") if name in guarantee},
             "label": self.encoder.label["name"],

@@ -69,7 +69,8 @@ class Job(Result):
 
     def facts(self) -> JSON:
         spec = self.spec
-        asked = {"algorithm": spec["algorithm"], "loss": spec["loss"]["kind"], **spec["privacy"]}
+        loss = spec.get("loss") or {"kind": None}  # none of a job that asks for summaries
+        asked = {"algorithm": spec["algorithm"], "loss": loss["kind"], **spec["privacy"]}
         return super().facts() | asked | (self.error or {})
 
 

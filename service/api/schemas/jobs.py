@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from service.api.schemas.common import JOBS_MAX, RequestBody, SpecRequest
 from service.api.schemas.quotes import ChoiceView
 from service.datasets.schema import Schema
+from service.jobs.evaluated import Evaluated
 from service.jobs.told import Summary
 from service.planning.describe import Description
 from service.planning.spec import JobSpec
@@ -105,6 +106,19 @@ class SummariesView(BaseModel):
     plan_digest: str
 
 
+class EvaluationView(BaseModel):
+    """How good models are on the rows that were held out: each number with the interval that holds the
+    population's, over the drawing of rows and the noise."""
+
+    object: Literal["evaluation"] = "evaluation"
+    job: str
+    rows: int = Field(description="That were held out.")
+    loss: dict[str, Any]
+    data: list[Evaluated] = Field(description="One for each model that the job names.")
+    guarantee: dict[str, Any]
+    plan_digest: str
+
+
 class NetworkView(BaseModel):
     hidden: list[list[float]] = Field(
         description="One list per hidden unit: a number per encoded column, the constant first."
@@ -114,7 +128,7 @@ class NetworkView(BaseModel):
 
 
 class ModelView(BaseModel):
-    object: Literal["model", "certificate", "summary"] = "model"
+    object: Literal["model", "certificate", "summary", "evaluation"] = "model"
     job: str
     algorithm: str
     loss: dict[str, Any] | None = Field(description="Null where nothing was fitted.")
@@ -134,6 +148,9 @@ class ModelView(BaseModel):
     )
     summaries: list[Summary] | None = Field(
         default=None, description="In the place of a model, of a job that asks for them."
+    )
+    evaluation: list[Evaluated] | None = Field(
+        default=None, description="In the place of a model, of a job that evaluates others'."
     )
     feature_names_in_: list[str]
     classes_: list[str] | None

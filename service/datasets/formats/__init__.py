@@ -11,6 +11,8 @@ from service.datasets.read import Format
 
 MODULES = (
     "csv",
+    "parquet",
+    "arrow_ipc",
     "npz",
 )
 FORMATS: tuple[Format, ...] = tuple(
@@ -31,6 +33,7 @@ class UnknownFormatError(ValueError):
 
 def guess(path: Path) -> Format:
     """The format that the file's name promises."""
-    if path.suffix.lower() not in BY_SUFFIX:
-        raise UnknownFormatError(f"{path.name}: the name of a data file ends in {SUFFIXES}")
-    return BY_SUFFIX[path.suffix.lower()]
+    for suffix, format_ in BY_SUFFIX.items():
+        if path.name.lower().endswith(suffix):
+            return format_
+    raise UnknownFormatError(f"{path.name}: the name of a data file ends in {SUFFIXES}")

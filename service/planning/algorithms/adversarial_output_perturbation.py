@@ -13,11 +13,12 @@ l(<w, x_i + v>, y_i) + (ridge/2) ||w||^2. LR-OP algorithm 3, for linear models:
   concave in v if penalty > curvature W^2; here penalty >= 4 curvature W^2.
 
 **Schedule.** The inner maximum is solved per record, in closed form or by iteration to machine
-precision, so what is left is projected gradient descent, then one noisy point.
+precision, so what is left is a minimiser of a mean of records' losses: by projected descent,
+averaged SGD or, for the bounded adversary, acceleration (shared/solvers.py); then one noisy point.
 
 **Sensitivity.** Neighbours replace one record. Every record's loss is convex in w, L-Lipschitz
 and beta-smooth as below. A replaced record changes the mean gradient, at any w, by at most C/n, and
-the sensitivity of descent in shared/minimiser.py applies:
+the sensitivities in shared/minimiser.py and shared/averaged.py apply:
 
     bounded     C = L0 max(2 X2, X2 + r K)
     penalised   C = 2 L0 X2 if 2 L0 V <= X2, else L0 X2 + L0^2 V + X2^2/(4 V), for V = W/penalty
@@ -60,21 +61,20 @@ from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, rounded
-from service.planning.lattice import Target, target
-from service.planning.loss import Scalar
+from service.planning.lattice import target
 from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.problem import Problem, problem
 from service.planning.shared import minimiser
 from service.planning.shared.minimiser import Objective, U
 from service.planning.shared.point import (
     BoundedAdversary,
-    Costs,
     MinimiserSchedule,
     PenalisedAdversary,
+    Posed,
     noise_per_sensitivity,
-    release_point,
     require_scale,
 )
+from service.planning.shared.solvers import Solvers
 from service.planning.spec import Facts, JobSpec
 
 NAME = "adversarial-output-perturbation"
@@ -95,11 +95,12 @@ class Parameters(minimiser.Passes):
         le=1e30,
         description="Penalised: a move v costs (penalty/2)||v||^2. Defaults to the least allowed.",
     )
+    solver: minimiser.AskedOfMeans | None = minimiser.solver_field()
 
 
 @dataclass(frozen=True)
 class _Robust:
-    """The data part under an adversary."""
+    """The data part under an adversary: its corners rounded off so that its beta is `within`."""
 
     adversary: BoundedAdversary | PenalisedAdversary
     slope_bound: float  # L0
@@ -110,47 +111,63 @@ class _Robust:
     error: float
     smoothing: Moreau | None = None
     bias: float = 0.0
+    price: float = 0.0  # bias of corners times beta
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
-    X2 = p.X2
-    require_scale(NAME, p.W, X2, spec.ridge)
-    make = _bounded if parameters.adversary == "bounded" else _penalised
-    robust = make(spec, goal, p, shape, parameters)
-    L, strong = robust.lipschitz, robust.strong
-    objective = Objective(
-        rows=p.n,
-        columns=p.d,
-        lipschitz=L,
-        smoothness=robust.smoothness,
-        strong=strong,
-        radius=min(p.W, L / strong),
-        change=robust.change / p.n,
-        error=robust.error,
-    )
-    noise = noise_per_sensitivity(goal, p.d) * robust.change / (strong * p.n)
-    return release_point(
-        goal,
-        p,
-        objective=objective,
-        solver=minimiser.DESCENT,
-        solution=minimiser.descent(objective, parameters.steps, noise),
-        slope_bound=robust.slope_bound,
-        smoothing=robust.smoothing,
-        costs=Costs(
+    p, goal = problem(spec, facts), target(spec, facts)
+    require_scale(NAME, p.W, p.X2, spec.ridge)
+    k, bounded = noise_per_sensitivity(goal, p.d), parameters.adversary == "bounded"
+    make = _bounded if bounded else _penalised
+
+    def pose(within: float, *, block: int | None = None, further: float = 1.0) -> Posed:
+        robust = make(spec, k, p, parameters, _Solver(within, block or p.n, further))
+        L, strong = robust.lipschitz, robust.strong
+        return Posed(
+            Objective(
+                rows=p.n,
+                columns=p.d,
+                lipschitz=L,
+                smoothness=robust.smoothness,
+                strong=strong,
+                radius=min(p.W, L / strong),
+                change=robust.change / p.n,
+                error=robust.error,
+            ),
+            slope_bound=robust.slope_bound,
             theorem="LR-OP Theorem 4.1: as for the mean loss with the adversary's constants",
             paper_sensitivity=2 * L / (strong * p.n),
             bias=robust.bias + (0 if spec.ridge else strong * p.W**2 / 2),
-        ),
-        adversary=robust.adversary,
-    )
+            smoothing=robust.smoothing,
+            more={"adversary": robust.adversary},
+        )
+
+    robust = make(spec, k, p, parameters, _Solver(0.0, p.n, 1.0))
+    noise = k * robust.change / (robust.strong * p.n)
+    solvers = Solvers(goal, p, pose, noise, k, robust.price, parameters.steps)
+    if bounded:
+        return solvers.draft(parameters.solver, minimiser.DESCENT, "averaged-passes", "accelerated")
+    if parameters.solver == "accelerated":
+        raise PlanRefused(
+            "the solver accelerated looks beyond the set, where a penalised adversary's problem need "
+            "not be concave; use the solver averaged-passes."
+        )
+    return solvers.draft(parameters.solver, minimiser.DESCENT, "averaged-passes")
+
+
+@dataclass(frozen=True)
+class _Solver:
+    """What a solver asks of an objective: see `Pose`."""
+
+    within: float
+    block: int
+    further: float
 
 
 def _bounded(
-    spec: JobSpec, goal: Target, p: Problem, shape: Scalar, parameters: Parameters
+    spec: JobSpec, k: float, p: Problem, parameters: Parameters, solver: _Solver
 ) -> _Robust:
-    n, d, X2, r = p.n, p.d, p.X2, parameters.perturbation
+    n, d, X2, r, shape = p.n, p.d, p.X2, parameters.perturbation, spec.loss.scalar()
     even = spec.loss.even
     if not even and not spec.loss.one_sided:
         raise PlanRefused(
@@ -164,7 +181,6 @@ def _bounded(
         L0 = shape.high if isfinite(shape.high) else p.W * X2 + 1 + r * K * p.W + 1
     size = X2 + r * K
     L, change = L0 * size, L0 * max(2 * X2, size)
-    k = noise_per_sensitivity(goal, d)
     sharp = not p.is_smooth and not even  # the hinge; the absolute loss has no corner left
     curvature = 0.0 if even and not p.is_smooth else shape.curvature
     strong = spec.ridge or minimiser.ridge_for(
@@ -176,7 +192,9 @@ def _bounded(
     )
     radius = min(p.W, L / strong)
     noise = k * change / (strong * n)
-    within = minimiser.reachable(strong, radius, noise, parameters.steps) / 2
+    within = max(strong, solver.within / 2, solver.within - (0.0 if sharp else curvature * size**2))
+    if sharp:  # half of it is the corner's
+        within /= 2
     smoothing, bias = None, 0.0
     if sharp:
         beta = min(minimiser.smoothed_to(L, noise), within)
@@ -187,9 +205,10 @@ def _bounded(
     corner = rounded(min(corner_max, max(L * noise / 4 / weight, bend / within)) * (1 - 1e-5))
     bias += weight * corner
 
-    t_error = (d + 10) * U * (radius * X2 + r * (K * radius + K**2 * corner) + 1)
+    far = solver.further * radius
+    t_error = (d + 10) * U * (far * X2 + r * (K * far + K**2 * corner) + 1)
     slope = (curvature + (L0 / corner if even else 0.0)) * t_error + 16 * U * L0
-    deep = minimiser.depth(n, d) + d + 10
+    deep = minimiser.depth(solver.block, d) + d + 10
     return _Robust(
         adversary=BoundedAdversary(norm=parameters.norm, reach=r, corner=corner),
         slope_bound=L0,
@@ -200,13 +219,15 @@ def _bounded(
         error=2 * size * (slope + deep * U * L0),
         smoothing=smoothing,
         bias=bias,
+        price=2 * (weight * bend + (L0 * L0 * size**2 / 2 if sharp else 0.0)),
     )
 
 
 def _penalised(
-    spec: JobSpec, goal: Target, p: Problem, shape: Scalar, parameters: Parameters
+    spec: JobSpec, k: float, p: Problem, parameters: Parameters, solver: _Solver
 ) -> _Robust:
-    n, d, X2, W, c = p.n, p.d, p.X2, p.W, shape.curvature
+    d, X2, W, shape = p.d, p.X2, p.W, spec.loss.scalar()
+    c = shape.curvature
     if not p.is_smooth:
         raise PlanRefused(
             f"a penalised adversary needs a smooth loss and {spec.loss.kind} has a corner; use "
@@ -230,11 +251,10 @@ def _penalised(
     if 2 * L0 * V > X2:
         change = L0 * X + X2**2 / (4 * V)
     beta = c * X**2 + (c * X * W + L0) ** 2 / (penalty - c * W**2)
-    k = noise_per_sensitivity(goal, d)
-    strong = spec.ridge or minimiser.ridge_for(L, beta, W, change / (2 * L * n), k)
+    strong = spec.ridge or minimiser.ridge_for(L, beta, W, change / (2 * L * p.n), k)
     z_error = 4 / 3 * (minimiser.margin_error(d, W, X2) + 24 * U * (W * X2 + L0 * W**2 / penalty))
     slope = c * (z_error + 4.0**-ITERATIONS * L0 * W**2 / penalty) + 8 * U * L0
-    deep = minimiser.depth(n, d) + d + 10
+    deep = minimiser.depth(solver.block, d) + d + 10
     return _Robust(
         adversary=PenalisedAdversary(penalty=penalty),
         slope_bound=L0,
@@ -265,6 +285,6 @@ ALGORITHM = Algorithm(
     parameters=Parameters,
     schedule=MinimiserSchedule,
     plan=plan,
-    examples=({"loss": "logistic", "ridge": 0.01},),
+    examples=minimiser.by_each_solver({"loss": "logistic", "ridge": 0.01}),
     own_objective=True,
 )

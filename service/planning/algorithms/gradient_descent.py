@@ -46,6 +46,7 @@ from service.planning.lattice import SumLattice, Target, target
 from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
 from service.planning.problem import Problem, problem
 from service.planning.shared.clip import Clipping, clipping, typical_length
+from service.planning.shared.networks import NETWORK_STEP, NETWORK_STEPS
 from service.planning.shared.reach import Metric, within
 from service.planning.shared.subsampling import (
     Batches,
@@ -59,10 +60,8 @@ from service.planning.spec import Facts, JobSpec
 NAME = "gradient-descent"
 SMOOTHNESS_MAX = 1e12  # beyond it an envelope is the loss itself, to a float's eye
 STEPS_MIN = 2
-NETWORK_STEPS = 200
 NETWORK_BATCH, NETWORK_HALVINGS = 1000, 5
 NETWORK_NOISE = 4.0  # variance of a batch's mean noise over that of all rows', at most
-NETWORK_STEP = 10.0  # how far a gradient at its clip moves the weights
 
 
 class GradientDescentSchedule(Schedule):

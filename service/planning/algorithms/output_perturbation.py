@@ -4,18 +4,18 @@
 (1/n) sum l(<w, x_i>, y_i) + (ridge/2) ||w||^2, l convex, rows of enforced norm X2. With ridge > 0 this
 is LR-OP algorithm 1; with ridge = 0 it is algorithm 2, which adds (lambda/2) ||w||^2 of its own.
 
-**Schedule.** A solver of T steps (shared/minimiser.py), from 0, then one noisy point,
-projected on the ball of the minimisers:
+**Schedule.** A solver of T passes (shared/minimiser.py), from 0, then one noisy point, projected on
+the ball of the minimisers. By default one of the first three, as shared/solvers.py predicts:
 
-- projected descent (`DESCENT`, the default): full gradients, eta = 2/(beta + 2 lambda); by default
-  until the start is forgotten to a tenth of the noise, at most 2000 steps;
-- accelerated: Nesterov's, where the ball is not active (W >= L/lambda); until its error adds at most
-  a hundredth to the sensitivity;
+- projected descent (`DESCENT`): full gradients, eta = 2/(beta + 2 lambda), until the start is
+  forgotten to a tenth of the noise;
+- averaged-passes: passes over rows in one drawn order, the mean of the last ones (shared/averaged.py);
+- accelerated: Nesterov's, projected; until its error adds at most a hundredth to the sensitivity;
 - sgd: passes in the order of the rows, eta = min(2/(beta + 2 lambda), 1/(lambda n));
 - subgradient: full subgradients, steps 2/(lambda (t+1)), weighted mean; for a few rows only.
 
 All but the last need a smooth loss: a corner is replaced by its Moreau envelope, whose bias
-L^2/(2 beta) is a quarter of what the noise costs, or more where the steps would not suffice. With
+L^2/(2 beta) is a quarter of what the noise costs, or more where the solver needs it smoother. With
 ridge = 0, lambda balances its bias lambda W^2/2 against the noise: L E||z||, or (beta/2) E||z||^2.
 
 **Sensitivity.** Neighbours replace one record. The released point is a function of all rows whose
@@ -34,100 +34,87 @@ loose: the regulariser cancels. Theorems 3.1 to 3.4 use solvers whose accuracy h
 only, which bounds no sensitivity; every bound here holds for each data set. Theorem 2.2b has an
 inverse ratio in T."""
 
-from pydantic import Field
-
-from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, rounded
 from service.planning.lattice import target
+from service.planning.loss import SHARP
 from service.planning.needs import BALL_OR_ALL, Needs
-from service.planning.problem import problem
+from service.planning.problem import Problem, problem
 from service.planning.shared import minimiser
-from service.planning.shared.minimiser import Objective, Solution
+from service.planning.shared.minimiser import Objective
 from service.planning.shared.point import (
-    Costs,
     MinimiserSchedule,
+    Posed,
     noise_per_sensitivity,
     release_point,
     require_scale,
 )
+from service.planning.shared.solvers import Solvers
 from service.planning.spec import Facts, JobSpec
 
 NAME = "output-perturbation"
 
 
 class Parameters(minimiser.Passes):
-    solver: minimiser.Solver = Field(
-        default=minimiser.DESCENT, description="How the minimiser is computed."
-    )
+    solver: minimiser.Asked | None = minimiser.solver_field()
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
-    p, goal, shape = problem(spec, facts), target(spec, facts), spec.loss.scalar()
-    X2 = p.X2
-    require_scale(NAME, p.W, X2, spec.ridge)
-    n, d, L0, L = p.n, p.d, p.lipschitz, p.G
+    p, goal = problem(spec, facts), target(spec, facts)
+    require_scale(NAME, p.W, p.X2, spec.ridge)
     solver, steps = parameters.solver, parameters.steps
+    k, L = noise_per_sensitivity(goal, p.d), p.G
+    strong = spec.ridge or minimiser.ridge_for(L, p.beta, p.W, 1 / p.n, k)
+    noise = k * 2 * L / (strong * p.n)
 
-    k = noise_per_sensitivity(goal, d)
-    strong = spec.ridge or minimiser.ridge_for(L, p.beta, p.W, 1 / n, k)
-    radius, exact = min(p.W, L / strong), 2 * L / (strong * n)
-    noise = k * exact
-    if solver == "accelerated" and radius < L / strong:
-        raise PlanRefused(
-            f"the solver accelerated does not project, and minimisers here may have norm "
-            f"{L / strong:.3g}, beyond the set's {radius:.3g}: set ridge to at least "
-            f"{L / p.W:.3g}, or use the solver {minimiser.DESCENT}."
-        )
-    smoothing, bias = None, 0.0
-    if not p.is_smooth and solver != "subgradient":
-        beta = minimiser.smoothed_to(L, noise)
-        if solver == minimiser.DESCENT:
-            beta = min(beta, minimiser.reachable(strong, radius, noise, steps))
-        elif solver == "sgd":
-            beta = min(beta, 2 * strong * n)
-        smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), L**2 / (2 * beta)
+    def pose(within: float, *, block: int | None = None, further: float = 1.0) -> Posed:
+        wanted = min(minimiser.smoothed_to(L, noise), max(within, strong))
+        return _posed(spec, p, strong, None if p.is_smooth else wanted, block, further)
+
+    price = 0.0 if p.is_smooth else L**2 / 2
+    solvers = Solvers(goal, p, pose, noise, k, price, steps)
+    match solver:
+        case "sgd":
+            posed = pose(2 * strong * p.n, block=1)
+            solution = minimiser.sgd(posed.objective, steps, noise)
+        case "subgradient":
+            posed = _posed(spec, p, strong, None, None, 1.0)
+            off = p.lipschitz * minimiser.margin_error(p.d, posed.objective.radius, p.X2)
+            solution = minimiser.subgradient(posed.objective, steps, off)
+        case _:
+            return solvers.draft(solver, minimiser.DESCENT, "averaged-passes", "accelerated")
+    return release_point(goal, p, posed, solver, solution)
+
+
+def _posed(
+    spec: JobSpec, p: Problem, strong: float, beta: float | None, block: int | None, further: float
+) -> Posed:
+    """Corners are rounded off to this beta, if one is given."""
+    L, X2, shape, smoothing = p.G, p.X2, spec.loss.scalar(), None
+    radius = min(p.W, L / strong)
+    bias = 0.0 if spec.ridge else strong * p.W**2 / 2
+    if beta is not None:
+        smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), bias + L**2 / (2 * beta)
         shape = shape.smoothed(smoothing.smoothness)
-    if spec.ridge == 0:
-        bias += strong * p.W**2 / 2
-
-    reach = minimiser.accelerated_radius(L, strong) if solver == "accelerated" else radius
-    curvature = 0.0 if solver == "subgradient" else shape.curvature
+    curvature = shape.curvature if shape.curvature < SHARP else 0.0
     objective = Objective(
-        rows=n,
-        columns=d,
+        rows=p.n,
+        columns=p.d,
         lipschitz=L,
         smoothness=shape.curvature * X2**2,
         strong=strong,
-        radius=reach,
-        change=2 * L / n,
-        error=minimiser.mean_error(1 if solver == "sgd" else n, d, reach, X2, curvature, L0),
+        radius=radius,
+        change=2 * L / p.n,
+        error=minimiser.mean_error(block or p.n, p.d, further * radius, X2, curvature, p.lipschitz),
     )
-    solution: Solution
-    match solver:
-        case minimiser.DESCENT:
-            solution = minimiser.descent(objective, steps, noise)
-        case "sgd":
-            solution = minimiser.sgd(objective, steps, noise)
-        case "accelerated":
-            solution = minimiser.accelerated(objective, steps)
-        case "subgradient":
-            off = L0 * minimiser.margin_error(d, radius, X2)
-            solution = minimiser.subgradient(objective, steps, off)
-    return release_point(
-        goal,
-        p,
-        objective=objective,
-        solver=solver,
-        solution=solution,
-        slope_bound=L0,
+    return Posed(
+        objective,
+        slope_bound=p.lipschitz,
+        theorem="LR-OP Theorems 0.2 to 0.5: min(L E||z||, (beta/2) E||z||^2), biases and the solver",
+        paper_sensitivity=2 * (L + (0 if spec.ridge else strong * p.W)) / (strong * p.n),
+        bias=bias,
         smoothing=smoothing,
-        costs=Costs(
-            theorem="LR-OP Theorems 0.2 to 0.5: min(L E||z||, (beta/2) E||z||^2) and biases",
-            paper_sensitivity=2 * (L + (0 if spec.ridge else strong * p.W)) / (strong * n),
-            bias=bias,
-        ),
     )
 
 
@@ -150,5 +137,5 @@ ALGORITHM = Algorithm(
     parameters=Parameters,
     schedule=MinimiserSchedule,
     plan=plan,
-    examples=({"loss": "logistic", "ridge": 0.01},),
+    examples=minimiser.by_each_solver({"loss": "logistic", "ridge": 0.01}),
 )

@@ -1,6 +1,6 @@
 """Slope -y/(1 + exp(y m)): |slope| <= 1, curvature s (1 - s) <= 1/4 for s = 1/(1 + exp(y m))."""
 
-from math import log
+from math import exp, log, log1p
 from typing import ClassVar, Literal
 
 from service.planning.loss import Classifier, Scalar
@@ -20,3 +20,6 @@ class Logistic(Classifier):
 
     def difference(self, margin: float, lipschitz: float) -> float:
         return margin  # log(1 + e^m) - log(1 + e^-m) = m
+
+    def lowest(self, shape: Scalar, margin: float, lipschitz: float) -> float:
+        return log1p(exp(-margin)) * (1 - 2.0**-40)

@@ -8,34 +8,48 @@ L-Lipschitz losses). R, the ball's radius, is at most L/lambda.
 data, each with an l2 error of at most e; q = 1 - eta lambda.
 
     descent, any T      (change/lambda + 2e/(eta lambda)) (1 - q^T), for eta <= 2/(beta + 2 lambda)
+    averaged-passes        change/lambda + 2e/(eta lambda): shared/averaged.py
     sgd, K passes       2 eta L (sum over j < K of q^(j n)) + 2e/(eta lambda), beta of one record
-    accelerated         change/lambda + 2a, a = sqrt(2) (L/lambda) (1 - theta)^(T/2) + 4e/lambda,
-                        theta = sqrt(lambda/B), B >= beta + lambda; the ball not below L/lambda
+    accelerated         change/lambda + 2a, a = sqrt(2 L R/lambda) (1 - theta)^(T/2) + 4e/lambda,
+                        theta = sqrt(lambda/B), B >= beta + lambda
     subgradient         change/lambda + 2 sqrt(2 alpha/lambda), alpha = 2 (L + lambda R)^2/(lambda
                         (T+2)), and what errors add to it
 
-**Proof.** docs/proofs/minimiser.md: contraction for the first two, an a-priori bound on the accuracy
+**Proof.** docs/proofs/minimiser.md: contraction for the first three, an a-priori bound on the accuracy
 for the others; then rounding, to first order and doubled.
 """
 
 from dataclasses import dataclass
 from math import ceil, expm1, inf, log, log1p, sqrt
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from service.errors import PlanRefused
-from service.planning.draft import rounded
+from service.planning.draft import Part, rounded
 
-# as Plans name them; the first is projected descent with whole gradients
-Solver = Literal["gradient-descent", "accelerated", "sgd", "subgradient"]
+# as Plans name them; the first is projected descent with whole gradients. Plans of before have an
+# acceleration without projection, for balls that are large enough, under the name that jobs ask for
+Solver = Literal[
+    "gradient-descent",
+    "averaged-passes",
+    "projected-accelerated",
+    "accelerated",
+    "sgd",
+    "subgradient",
+]
+AskedOfAny = Literal["gradient-descent", "accelerated"]
+AskedOfMeans = Literal[AskedOfAny, "averaged-passes"]
+Asked = Literal[AskedOfMeans, "sgd", "subgradient"]
 DESCENT: Final = "gradient-descent"
 GROUP = 256  # rows whose slopes times rows are summed by themselves
 _BLOCK_ENTRIES = 2**20
 U = 2.0**-53
 STEPS_MAX = 10**6
 STEPS_BY_DEFAULT = 2000
-_PASSES_BY_DEFAULT = 50
+PASSES_BY_DEFAULT = 20
+FURTHER = 3  # times the ball's radius is as far as acceleration looks
+_SGD_BY_DEFAULT = 50
 _BELOW_TWO = 2 * (1 - 2.0**-20)  # so that no rounding of eta breaks the contraction
 
 
@@ -62,6 +76,28 @@ def depth(rows: int, columns: int) -> int:
     return min(rows, GROUP) + min(rows, block) // GROUP + rows // block + 8
 
 
+def solver_field() -> Any:
+    return Field(
+        default=None,
+        description="How the minimiser is computed; by default as is predicted to err least, or "
+        "nearly so in fewer passes.",
+    )
+
+
+def by_each_solver(job: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The job, and with the solvers that are chosen among: their kernels are others."""
+    solvers = (DESCENT, "averaged-passes")
+    return (job, *(job | {"parameters": {"solver": solver}} for solver in solvers))
+
+
+class Averaging(Part):
+    """Passes over blocks of so many rows, in one drawn order: see averaged.py. The point is the mean
+    of the iterates after the steps of the last `passes`."""
+
+    block: PositiveInt
+    passes: PositiveInt
+
+
 @dataclass(frozen=True)
 class Objective:
     """F as the solvers need it: see above."""
@@ -74,6 +110,11 @@ class Objective:
     radius: float  # R
     change: float
     error: float  # of a computed gradient of f at any w within R, in l2
+
+    @property
+    def far(self) -> float:
+        """A bound on sqrt(2/lambda) times the root of the energy that acceleration starts with."""
+        return sqrt(2 * self.lipschitz * self.radius / self.strong)
 
     def step_error(self, eta: float) -> float:
         """Of one computed step of size eta, projection included."""
@@ -92,14 +133,23 @@ class Solution:
     rounding: float
     left: float  # the share of the start that is still in the result
     reach: float = inf  # no computed point is further out, but for rounding
+    risk: float = 0.0  # in expectation, that the solver leaves besides
+    averaging: Averaging | None = None
 
 
-def descent(o: Objective, steps: int | None, noise: float) -> Solution:
-    """By default until what is left of the start is a tenth of the expected noise."""
+def passes_by_default(rows: int) -> int:
+    """As many as 20 over a million rows cost, but at most 2,000 and at least 20."""
+    return min(STEPS_BY_DEFAULT, max(PASSES_BY_DEFAULT, PASSES_BY_DEFAULT * 10**6 // rows))
+
+
+def descent(
+    o: Objective, steps: int | None, noise: float, most: int = STEPS_BY_DEFAULT
+) -> Solution:
+    """By default until what is left of the start is a tenth of the expected noise, or `most`."""
     eta = _BELOW_TWO / (o.smoothness + 2 * o.strong)
     rate = -log1p(-eta * o.strong)
     wanted = ceil(min(STEPS_MAX, log(max(1.0, 10 * o.radius / noise)) / rate))
-    T = steps or min(STEPS_BY_DEFAULT, max(10, wanted))
+    T = steps or min(most, max(10, wanted))
     gone = -expm1(-T * rate)
     rounding = 2 * o.step_error(eta) / (eta * o.strong) * gone
     reach = o.lipschitz / o.strong * gone
@@ -112,7 +162,7 @@ def sgd(o: Objective, steps: int | None, noise: float) -> Solution:
     eta = min(_BELOW_TWO / (o.smoothness + 2 * o.strong), 0.999 / (o.strong * n))
     rate = -log1p(-eta * o.strong)
     wanted = ceil(min(STEPS_MAX, log(max(1.0, 10 * o.radius / noise)) / (n * rate)))
-    K = steps or min(_PASSES_BY_DEFAULT, max(1, wanted))
+    K = steps or min(_SGD_BY_DEFAULT, max(1, wanted))
     gone = -expm1(-K * n * rate)
     exact = 2 * eta * o.lipschitz * gone / -expm1(-n * rate)
     rounding = 2 * o.step_error(eta) / (eta * o.strong) * gone
@@ -120,28 +170,23 @@ def sgd(o: Objective, steps: int | None, noise: float) -> Solution:
 
 
 def accelerated(o: Objective, steps: int | None) -> Solution:
-    """`o` must have the radius of the iterates, `accelerated_radius`. By default until the slack is a
+    """`o.error` is for points within `FURTHER` times its radius. By default until the slack is a
     hundredth of the exact part."""
     B = max(o.smoothness + o.strong, o.strong * (1 + 2.0**-10)) * (1 + 2.0**-30)
     rate = -log1p(-sqrt(o.strong / B)) / 2
-    far = sqrt(2.0) * o.lipschitz / o.strong
-    exact = o.change / o.strong
+    far, exact = o.far, o.change / o.strong
     T = steps or ceil(log(max(3.0, 200 * far / exact)) / rate)
     if T > STEPS_MAX:
         raise PlanRefused(
             f"the solver accelerated would need {T} steps here; raise the ridge, or use the solver "
             f"{DESCENT}, whose sensitivity does not depend on how far it gets."
         )
-    gradient = o.lipschitz + o.strong * o.radius
-    error = o.error + 2 * U * (16 * B * o.radius + 8 * gradient)
+    gradient = o.lipschitz + FURTHER * o.strong * o.radius
+    error = o.error + 2 * U * ((o.columns + 64) * B * o.radius + 8 * gradient)
     if error > o.lipschitz / 8:
         raise too_coarse()
     left = expm1(-T * rate) + 1
     return Solution(T, 1 / B, exact, 2 * far * left, 8 * error / o.strong, left)
-
-
-def accelerated_radius(lipschitz: float, strong: float) -> float:
-    return 3 * lipschitz / strong
 
 
 def subgradient(o: Objective, steps: int | None, margin_error: float) -> Solution:
@@ -194,9 +239,15 @@ def smoothed_to(L: float, noise: float) -> float:
     return 2 * L / noise
 
 
-def reachable(strong: float, radius: float, noise: float, steps: int | None) -> float:
+def reachable(strong: float, radius: float, noise: float, steps: int) -> float:
     """The largest beta at which descent forgets its start within its steps."""
-    return 2 * strong * (steps or STEPS_BY_DEFAULT) / log(max(3.0, 10 * radius / noise))
+    return 2 * strong * steps / log(max(3.0, 10 * radius / noise))
+
+
+def reachable_by_acceleration(o: Objective, steps: int) -> float:
+    """The same for acceleration, until its slack is a hundredth of the exact part."""
+    far = max(3.0, 200 * o.far * o.strong / o.change)
+    return o.strong * (0.99 * steps / (2 * log(far))) ** 2 - o.strong
 
 
 def too_coarse() -> PlanRefused:

@@ -1,6 +1,6 @@
 """One noisy point: the schedule and the draft of the algorithms that release a computed minimiser."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import hypot, log, sqrt
 from typing import Annotated, Literal
 
@@ -10,7 +10,14 @@ from service.errors import PlanRefused
 from service.planning.draft import Draft, Moreau, Part, Prediction, Schedule, rounded
 from service.planning.lattice import Target, calibrate_point
 from service.planning.problem import Problem
-from service.planning.shared.minimiser import Objective, Solution, Solver, U, too_coarse
+from service.planning.shared.minimiser import (
+    Averaging,
+    Objective,
+    Solution,
+    Solver,
+    U,
+    too_coarse,
+)
 
 RIDGE_MIN = 1e-9
 _SMALL, _LARGE = 1e-12, 1e12  # of radius and row norm: far from where floats end
@@ -33,6 +40,15 @@ class PenalisedAdversary(Part):
     penalty: PositiveFloat
 
 
+class Level(Part):
+    """A tilted loss is the least of records' losses in w and a level: `low` + `scale` v, v within
+    [0, `width`]."""
+
+    low: float
+    scale: PositiveFloat
+    width: PositiveFloat
+
+
 class MinimiserSchedule(Schedule):
     """Minimise f + (strong_convexity/2)||w||^2 within `radius` of 0 by `solver`, then release the
     point once, on multiples of `lattice_step`. The sensitivity is the sum of its parts, or the ball's
@@ -51,7 +67,9 @@ class MinimiserSchedule(Schedule):
     accuracy_part: float
     rounding_part: PositiveFloat
     lattice_step: PositiveFloat
+    averaging: Averaging | None = Field(default=None, exclude_if=lambda value: value is None)
     tilt: PositiveFloat | None = None
+    level: Level | None = Field(default=None, exclude_if=lambda value: value is None)
     adversary: Annotated[
         BoundedAdversary | PenalisedAdversary | None, Field(discriminator="kind")
     ] = None
@@ -92,29 +110,26 @@ def paper_sigma(goal: Target, dimension: int, sensitivity: float) -> float:
 
 
 @dataclass(frozen=True)
-class Costs:
-    """What a prediction adds up besides the noise, in units of the loss."""
+class Posed:
+    """An objective whose corners are rounded off as a solver needs it; `more` goes into the schedule.
+    The prediction adds up the costs of noise, of the solver and the bias, in units of the loss."""
 
+    objective: Objective
+    slope_bound: float
     theorem: str
     paper_sensitivity: float
     bias: float = 0.0  # of smoothing and of a lambda that nobody asked for
+    smoothing: Moreau | None = None
+    joint: Objective | None = None  # what passes over blocks minimise, if in more variables than w
+    more: dict[str, object] = field(default_factory=dict)
 
 
 def release_point(
-    goal: Target,
-    p: Problem,
-    *,
-    objective: Objective,
-    solver: Solver,
-    solution: Solution,
-    slope_bound: float,
-    smoothing: Moreau | None,
-    costs: Costs,
-    **more: object,
+    goal: Target, p: Problem, posed: Posed, solver: Solver, solution: Solution
 ) -> Draft:
-    """The draft that runs `solution` and releases its point once; `more` goes into the schedule."""
-    o, d = objective, p.d
-    R = min(p.W, o.lipschitz / o.strong)  # accelerated iterates go further out, their end does not
+    """The draft that runs `solution` and releases its point once."""
+    o, d = posed.objective, p.d
+    R = o.radius
     if solution.rounding > R / 4:
         raise too_coarse()
     last = 8 * U * (d + 16) * R  # the last projection
@@ -125,10 +140,10 @@ def release_point(
     step = lattice.step(sensitivity, d)
     noise = sqrt(d * lattice.variance_of(step))
     off = hypot(noise, R * solution.left)
-    risk = min(o.lipschitz * off, (o.smoothness + o.strong) / 2 * off**2) + costs.bias
+    risk = min(o.lipschitz * off, (o.smoothness + o.strong) / 2 * off**2)
     return Draft(
         dimension=p.d,
-        smoothing=smoothing,
+        smoothing=posed.smoothing,
         schedule=MinimiserSchedule.model_validate(
             {
                 "solver": solver,
@@ -136,22 +151,23 @@ def release_point(
                 "step_size": solution.step_size,
                 "strong_convexity": o.strong,
                 "radius": R,
-                "slope_bound": slope_bound,
+                "slope_bound": posed.slope_bound,
                 "sensitivity": sensitivity,
                 "exact_part": rounded(solution.exact),
                 "accuracy_part": rounded(solution.slack),
                 "rounding_part": rounded(solution.rounding + last),
                 "lattice_step": step,
-                **more,
+                "averaging": solution.averaging,
+                **posed.more,
             }
         ),
         lattice=lattice,
         release=lattice.release(),
         prediction=Prediction(
-            theorem=costs.theorem,
-            excess_risk=rounded(risk),
+            theorem=posed.theorem,
+            excess_risk=rounded(risk + solution.risk + posed.bias),
             noise_squared=rounded(noise**2),
-            paper_noise=rounded(paper_sigma(goal, d, costs.paper_sensitivity)),
+            paper_noise=rounded(paper_sigma(goal, d, posed.paper_sensitivity)),
             our_noise=rounded(sqrt(lattice.variance_of(step))),
         ),
         gradients=solution.steps * p.n,

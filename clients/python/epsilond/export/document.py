@@ -19,7 +19,7 @@ def facts(model: Model) -> Row:
     promised = {k: v for k, v in guarantee.items() if isinstance(v, (str, int, float))}
     return {
         "predicts": model.encoder.label["name"],
-        "loss": card["loss"]["kind"],
+        "loss": model.loss,
         "algorithm": card["algorithm"],
         **promised,
         "job": card["job"],

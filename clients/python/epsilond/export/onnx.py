@@ -159,7 +159,7 @@ class _Graph:
         if classes is not None:
             self._classes(margin, classes, many)
             return
-        if self.source.card["loss"]["kind"] == "phase_retrieval":
+        if self.source.loss == "phase_retrieval":
             margin = self.node("Mul", margin, margin)
         if label["kind"] == "unbounded":
             value = self.node("Mul", margin, self.constant(float(label["scale"])))

@@ -70,7 +70,7 @@ def _results(model: Model, margins: list[str]) -> dict[str, str]:
             for mine, value in zip(margins, classes, strict=True)
         )
         return {predicted: f"CASE {cases} END"}
-    value = f"{first} * {first}" if model.card["loss"]["kind"] == "phase_retrieval" else first
+    value = f"{first} * {first}" if model.loss == "phase_retrieval" else first
     if label["kind"] == "unbounded":
         return {predicted: f"({value}) * {number(label['scale'])}"}
     half = (label["upper"] - label["lower"]) / 2
