@@ -1,9 +1,9 @@
 """Seconds of a fit of `auto` with nothing set, planning included, beside scikit-learn without privacy,
 diffprivlib, and twenty epochs of Opacus (from one on at most 50,000 rows).
 
-In brackets the processor time of all threads, which a machine's other tenants change less; then how many
-times ours that is, by the clock and by the processor. The least of three fits each; one of diffprivlib
-and Opacus."""
+In brackets the processor time of all threads, which a machine's other tenants change less; then how
+many times ours that is, by the clock and by the processor. The least of three fits each; one of
+diffprivlib and Opacus."""
 
 import json
 import time
