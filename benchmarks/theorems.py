@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from math import log, sqrt
 from typing import Any
 
 DELTA = 1e-6
@@ -35,6 +36,19 @@ class Line:
     @property
     def ridge(self) -> float:
         return float(self.job.get("ridge", 0.0))
+
+    def lower_bound(self, n: int) -> float:
+        """What no algorithm of this privacy does better than on every convex loss of slope and rows
+        of at most 1, with 1 for each constant, so of its order: LR-HT Theorems 21 and 23, k infinite,
+        and what KLL and LR-OP quote (Bassily, Smith and Thakurta 2014). Some losses of linear models
+        are easier (BGM section 3)."""
+        weights = self.d if self.delta == 0 else sqrt(self.d * log(1 / self.delta))
+        private, drawn = min(1.0, weights / (self.epsilon * n)), float(self.risk == "population")
+        if self.ridge > 0:
+            return (drawn / n + private**2) / self.ridge
+        chosen = self.job["set"]
+        radius = float(chosen["radius"]) if isinstance(chosen, dict) else 1.0
+        return 2 * radius * (drawn / sqrt(n) + private)
 
 
 QUANTILE = 0.9
@@ -253,3 +267,50 @@ def lines() -> Iterator[Line]:
         octaves=(11, 15),
         exponent=0.5,
     )
+    yield from pair(
+        theorem="KLL Lemma 5.5",
+        regime="strongly convex, statistical term 1/n",
+        loss="logistic",
+        job={"set": SMALL_BALL, "ridge": 0.1},
+        epsilon=8.0,
+        d=10,
+        octaves=(11, 15),
+        exponent=1.0,
+    )
+    yield from heavy_tails()
+
+
+def heavy_tails() -> Iterator[Line]:
+    """LR-HT where every moment is bounded: k is infinite. heavy_tails.py has the others."""
+    common: dict[str, Any] = {"risk": "population", "epsilon": 8.0, "d": 10, "octaves": (11, 15)}
+    ridge = {"set": SMALL_BALL, "ridge": 0.1}
+    for theorem, regime, algorithm, loss, job, exponent in (
+        (
+            "10",
+            "a corner: 1/sqrt(n)",
+            "localized-subgradient",
+            "absolute",
+            {"set": SMALL_BALL},
+            0.5,
+        ),
+        ("18", "strongly convex: 1/n", "localized-subgradient", "logistic", ridge, 1.0),
+        (
+            "29",
+            "smooth: 1/sqrt(n)",
+            "accelerated-clipped-sgd",
+            "logistic",
+            {"set": SMALL_BALL},
+            0.5,
+        ),
+        ("30", "smooth and strongly convex: 1/n", "clipped-sgd", "logistic", ridge, 1.0),
+        ("35", "proximal-PL: 1/n", "proximal-sgd", "logistic", ridge, 1.0),
+    ):
+        yield Line(
+            theorem=f"LR-HT Theorem {theorem}",
+            regime=regime,
+            algorithm=algorithm,
+            loss=loss,
+            job=job,
+            exponent=exponent,
+            **common,
+        )

@@ -11,7 +11,8 @@ patterns (over 4,096 random ones where there are more), so its excess has no noi
 speak of. Empirical risk is compared with the minimum that L-BFGS finds on the same rows; a corner
 is rounded off there within 1e-3, which lowers the minimum by less than 1e-6.
 
-A theorem is an upper bound: what is asked is that the fitted exponent of 1/n is at least the
+Beside the risks stands the order of the lower bound for the whole class of losses. A theorem is an
+upper bound: what is asked is that the fitted exponent of 1/n is at least the
 theorem's, less 0.1, in the regime where the leading term dominates; each line names it. Where a
 theorem is for delta > 0 alone, the exponent for delta = 0 is that of the same bound with Laplace
 noise, which for T steps grows by T instead of sqrt(T): shown, and up to logarithms, but not asked.
@@ -253,6 +254,8 @@ def main(show: Callable[[str], None] = print) -> bool:
                 f"epsilon {line.epsilon:g}, delta {line.delta:g}; {line.regime}\n"
                 f"    n = {line.sizes[0]} ... {line.sizes[-1]}, {result.runs} runs: "
                 + " ".join(f"{risk:.2g}" for risk in result.risks)
+                + "\n    lower bound's order: "
+                + " ".join(f"{line.lower_bound(n):.2g}" for n in line.sizes)
                 + f"\n    exponent {result.exponent:.2f} +- {result.error:.2f}, {whose} "
                 f"{line.exponent:.2f}: " + ("steep enough" if fine else "NOT STEEP ENOUGH")
             )

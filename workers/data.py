@@ -107,8 +107,7 @@ class Data:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
         if lattice not in self._lattices:
             raise WrongDataError("sums are made on the lattices of the Plan, and this is another")
-        # what is equal may still be another
-        lattice = self._lattices[self._lattices.index(lattice)]
+        lattice = self._lattices[self._lattices.index(lattice)]  # what is equal may be another
         worth = {"clip": lattice.clip * self._clip, "step": lattice.step * self._clip}
         self._sums = self._on(lattice.model_copy(update=worth))
 
@@ -130,30 +129,29 @@ class Data:
         """The same over `batch` rows drawn uniformly without replacement from [start, stop), fresh for
         this release and secret: their positions are known here and nowhere else."""
         rows, lattice = self._rows.within(start, stop), self._sum_lattice
-        if not 0 < batch <= len(rows):
-            raise WrongDataError(f"a batch of {batch} rows cannot be drawn from {len(rows)}")
-        positions = self._gate.drawn_batch(batch, rows)
-        exact = self._sums.gradients(weights, positions)
+        exact = self._sums.gradients(weights, self._gate.drawn_batch(batch, rows))
         return self._vector(exact, lattice.step, rows, batch=batch)
 
     @guarded
     def noisy_change(
         self, now: Floats, before: Floats, keep: float, bound: float, start: int, stop: int
     ) -> Floats:
-        """The sum over rows [start, stop) of gradients at `now` less `keep` times those at `before`,
-        plus noise. `bound` may follow from earlier releases: the lattice's units are worth as much of
-        it as they are of the Plan's clip, so its noise is in proportion."""
+        """The sum over [start, stop) of gradients at `now` less `keep` times those at `before`, plus
+        noise. `bound` may follow from earlier releases: units and noise are in proportion to it."""
         rows, sums = self._rows.within(start, stop), self._sums_of_vectors
         exact = sums.changes(now, before, keep, bound, rows)
         return self._vector(exact, sums.change_step(bound), rows)
 
     @guarded
-    def noisy_gradient(self, estimate: Estimate, lattice: SumLattice) -> Floats:
-        """The mean of the estimate over all rows, plus noise."""
+    def noisy_gradient(
+        self, estimate: Estimate, lattice: SumLattice, batch: int | None = None
+    ) -> Floats:
+        """The mean of the estimate over all rows, or over so many as noisy_batch draws, plus noise."""
         rows = range(self._rows.count)
         self.use(lattice)
-        step = self._sum_lattice.step / len(rows)
-        return self._vector(self._sums.estimated(estimate, rows), step, rows)
+        read = rows if batch is None else self._gate.drawn_batch(batch, rows)
+        step = self._sum_lattice.step / len(read)
+        return self._vector(self._estimated(estimate, read), step, rows, batch=batch)
 
     def begin_prefixes(self, mechanism: Mechanism, length: int) -> None:
         self._prefixes = prefixes(mechanism, length, self._plan.dimension)
@@ -169,7 +167,7 @@ class Data:
             raise WrongDataError("prefix sums were not begun")
         fresh = self._carried_on(start, stop)
         self.use(lattice)
-        due = self._prefixes.due(self._sums.estimated(estimate, fresh))
+        due = self._prefixes.due(self._estimated(estimate, fresh))
         step = self._sum_lattice.step / len(fresh)
         noisy = [
             self._vector(row, step, self._hull, prefix=Prefix(self._series, self._number, fresh, w))
@@ -184,13 +182,18 @@ class Data:
         """Middle and half length of the interval that labels are clipped to from here on, and which is
         [-1, 1] to all that follows: chosen from the data."""
         asked = self._plan.schedule.label_range()
-        if asked is None or self._plan.facts.label_bound != 1 or self._of_sums is not None:
+        if asked is None or self._plan.facts.label_bound != 1 or hasattr(self, "_sums"):
             raise WrongDataError("the Plan has no range of labels to choose, or sums came first")
         ballot = range_ballot(counted(self._rows), asked)
-        chosen = self._choice(ballot, asked.scale, range(self._rows.count))
-        middle, half = interval(chosen)
+        middle, half = interval(self._choice(ballot, asked.scale, range(self._rows.count)))
         self._rows = self._rows.relabelled(middle, half)
         return np.array([middle, half])
+
+    @guarded
+    def noisy_label_sum(self) -> Floats:
+        """The sum over all rows of y, plus noise."""
+        lattice = moments.lattice_of(self._plan, 0)
+        return self._moments(moments.label_sum(lattice), lattice) / lattice.label_units
 
     @guarded
     def noisy_means(self) -> Floats:
@@ -216,8 +219,7 @@ class Data:
             raise WrongDataError("sums of this Plan are over rows as they are stored")
         block, rounded = moments.derivation(plan.facts, constant, centre, a, radius)
         facts = derived(plan.facts, constant)
-        of_sums = plan.model_copy(update={"facts": facts})
-        self._of_sums = of_sums, self._rows.derived(facts, block)
+        self._of_sums = plan.model_copy(update={"facts": facts}), self._rows.derived(facts, block)
         self.use(self._lattices[0])
         return rounded
 
@@ -329,8 +331,6 @@ class Data:
         """At the end of a run, before anything of it is published."""
         self._gate.close()
 
-    # ---
-
     def _begin_series(self) -> None:
         self._series, self._number = self._series + 1, 0
 
@@ -356,9 +356,7 @@ class Data:
     @property
     def _sums_of_vectors(self) -> Sums:
         if not isinstance(self._plan.lattice, SumLattice) or self._of_sums is None:
-            raise WrongDataError(
-                "the Plan has no lattice for sums, or none of rows as they are now"
-            )
+            raise WrongDataError("there is no lattice for sums, or none of rows as they are now")
         return self._sums
 
     @property
@@ -386,10 +384,8 @@ class Data:
         """Every noisy vector goes through here, and each of its units is worth `step`."""
         if self._clip is None:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
-        made_on: SumLattice | PointLattice | MomentLattice | CountLattice | None = lattice
-        if made_on is None:
-            of_plan = self._plan.lattice
-            made_on = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
+        of_plan = self._plan.lattice
+        made_on = lattice or (of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice)
         noisy = self._gate.vector(exact, made_on, rows, batch=batch, prefix=prefix)
         return noisy.astype(np.float64) * step
 
@@ -398,3 +394,6 @@ class Data:
     ) -> int:
         """Every choice goes through here."""
         return self._gate.choice(ballot, scale, rows, running)
+
+    def _estimated(self, estimate: Estimate, rows: range | NDArray[np.int64]) -> Sum:
+        return self._sums.estimated(estimate, rows)

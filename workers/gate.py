@@ -23,6 +23,7 @@ from service.planning.releases import Gaussian, PerturbedMinimum
 from service.planning.releases.metering import Ask, LinearTerm, Prefix, Running
 from workers.arrays import Sum
 from workers.randomness import Randomness, Stream, Use
+from workers.rows import WrongDataError
 from workers.samplers import choose, rounded_laplace, rounded_normal, sample
 
 
@@ -103,6 +104,8 @@ class Gate:
 
     def drawn_batch(self, batch: int, rows: range) -> Sum:
         """Positions for the next release, drawn uniformly without replacement, and known to nobody."""
+        if not 0 < batch <= len(rows):
+            raise WrongDataError(f"a batch of {batch} rows cannot be drawn from {len(rows)}")
         stream = self._randomness.stream(Use.SAMPLING, self.number)
         return np.asarray(rows.start + sample(stream, batch, len(rows)))
 

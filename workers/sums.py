@@ -34,6 +34,8 @@ from workers.losses import VECTOR_KERNELS
 from workers.oracles import network_fixed, network_float, zero_order
 from workers.rows import BLOCK_BYTES, Rows, WrongDataError
 
+Positions = range | NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -56,7 +58,7 @@ class Sums:
         self._plan, self._rows, self.lattice = plan, rows, lattice
         self._fixed = plan.facts.storage == "fixed"
 
-    def gradients(self, weights: Floats, rows: range | NDArray[np.int64]) -> Sum:
+    def gradients(self, weights: Floats, rows: Positions) -> Sum:
         """Of the clipped gradients at `weights`, over a range of rows or over rows at positions that
         are each named once, in order."""
         self._require(weights)
@@ -70,7 +72,9 @@ class Sums:
             raise WrongDataError("no kernel averages a loss without a margin over a ball")
         return self._over(rows, vectors.gradients(self._plan, self._sums, self, weights))
 
-    def changes(self, now: Floats, before: Floats, keep: float, bound: float, rows: range) -> Sum:
+    def changes(
+        self, now: Floats, before: Floats, keep: float, bound: float, rows: Positions
+    ) -> Sum:
         """Of a record's gradient at `now` less `keep` times that at `before`, clipped as one: its
         slope to `bound` (fixed rows) or its norm. A record moves it as far as any sum on this lattice,
         whatever `bound` is. Linear models only."""
@@ -93,13 +97,13 @@ class Sums:
             return bound / lattice.derivative_units * facts.feature_step
         return bound / self.contribution
 
-    def network_gradients(self, points: Floats, move: Floats | None, rows: range) -> Sum:
+    def network_gradients(self, points: Floats, move: Floats | None, rows: Positions) -> Sum:
         """Of the mean of a record's gradients at `points`; or, at points + move less at points."""
         self._require(*points, *(() if move is None else (move,)))
         return self._over(rows, self._network(points, move))
 
     def central_differences(
-        self, at: Floats, before: Floats | None, directions: Floats, radius: float, rows: range
+        self, at: Floats, before: Floats | None, directions: Floats, radius: float, rows: Positions
     ) -> Sum:
         """Of estimates from values of the loss alone, along `directions` [m, d]."""
         self._require(at, *directions, *(() if before is None else (before,)))
@@ -108,7 +112,7 @@ class Sums:
         add = zero_order(self._plan, self._sums, at, before, directions, radius)
         return self._over(rows, add)
 
-    def estimated(self, e: Estimate, rows: range) -> Sum:
+    def estimated(self, e: Estimate, rows: Positions) -> Sum:
         """The sum of what each record's estimate is."""
         lattice, facts = self._sums, self._plan.facts
         if e.radius is not None:

@@ -2,6 +2,8 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from service.planning.kinds import Kind
 from service.planning.vectors import Floats
 from service.planning.vertices import Corners, RowBounds, Scores, Vertices
@@ -12,6 +14,7 @@ class BaseSet(Kind):
 
     bounded: ClassVar[bool] = True
     has_projection: ClassVar[bool] = True  # to a float's last bits
+    has_lowest: ClassVar[bool] = False  # a point of least <gradient, v>, in closed form
     has_vertices: ClassVar[bool] = False  # few enough to choose one of them
     nonnegative: ClassVar[bool] = False  # it has no w with an entry below 0
     radial: ClassVar[bool] = False  # the projection keeps w's direction
@@ -43,8 +46,24 @@ class BaseSet(Kind):
         raise NotImplementedError
 
     def lowest(self, gradient: Floats) -> Floats:
-        """The v of least <gradient, v>; 0 if all are alike."""
-        raise TypeError(f"{self.kind} is not a ball of ||w||_p, 1 < p <= 2")
+        """A v of least <gradient, v>."""
+        raise TypeError(f"{self.kind} has no such point in closed form")
+
+    def start(self, d: int) -> Floats:
+        """Of d weights, a point to begin at: the nearest to 0, where there is a projection."""
+        return self.project(np.zeros(d))
+
+    @property
+    def exponent(self) -> float:
+        """p of the norm ||w||_p in which the set is measured."""
+        return 1.0 if self.l1_norm is not None else self.norm_exponent or 2.0
+
+    def diameter(self, d: int) -> float:
+        """A bound on ||v - w||_p for two of its points, p that exponent."""
+        return 2 * self.l2_radius(d)
+
+    def require_columns(self, columns: int) -> None:
+        """Refuse a set of vectors of another length."""
 
     @property
     def listed(self) -> Vertices | None:

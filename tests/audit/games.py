@@ -76,9 +76,9 @@ def prefixed(oracle, **parameters):
     return {"loss": "logistic", "parameters": {"steps": 4, "period": 4, "block": 2, **more}}
 
 
-def passing(oracle, steps):
-    """The same over many passes, by whole gradients."""
-    more = {"oracle": oracle, "clip": 0.05, "radius": 0.02, "block": 1}
+def passing(oracle, steps, **batches):
+    """The same over many passes, by whole gradients, of all 12 rows unless fewer are drawn."""
+    more = {"oracle": oracle, "clip": 0.05, "radius": 0.02, "block": 1, "batch": 12, **batches}
     return {"loss": "logistic", "parameters": {"steps": steps, "period": 1, **more}}
 
 

@@ -100,6 +100,7 @@ GAUSSIAN = [
     ("phased-sgd", "fixed", 9, phased({"kind": "pinball", "quantile": 0.5})),
     ("stochastic-frank-wolfe", "fixed", 3, in_rounds(2)),
     ("stochastic-frank-wolfe", "fixed", 9, in_rounds(2, "lp_ball", p=1.2)),
+    ("stochastic-frank-wolfe", "fixed", 4, in_rounds(2, "l1_ball")),
     ("online-to-nonconvex", "fixed", 0, prefixed("first-order")),
     ("online-to-nonconvex", "float64", 0, prefixed("zero-order", mechanism="tree")),
     ("online-to-nonconvex", "fixed", 5, passing("zero-order-multi-pass", 2)),
@@ -140,6 +141,7 @@ DRAWN = [
     ("accelerated-sgd", 2.0, 0.0, 11, drawn(2, batch=3)),
     ("localized-accelerated-sgd", 4.0, 1e-2, 0, drawn(2, halvings=2)),
     ("localized-subgradient", 4.0, 1e-2, 0, drawn(2, halvings=2)),
+    ("online-to-nonconvex", 3.0, 1e-2, 5, passing("first-order-multi-pass", 2, batch=3)),
 ]
 # epsilon, delta, storage, how the canary differs, what the job asks: the clip is chosen
 CLIPS = [
@@ -167,6 +169,8 @@ MOMENTS = [
     ("preconditioned-descent", 2.0, 0.0, "same", 0.2, shared(1, 0.1)),
     ("sufficient-statistics", 17.0, 1e-6, "across", 0.75, {"loss": "squared", "parameters": {}}),
     ("sufficient-statistics", 2.0, 0.0, "across", 0.05, {"loss": "squared", "parameters": {}}),
+    ("best-constant", 17.0, 1e-6, "same", 0.85, {"loss": "logistic", "parameters": {}}),
+    ("best-constant", 2.0, 0.0, "same", 0.4, {"loss": "hinge", "parameters": {}}),
 ]
 HISTOGRAMS = [
     {"kind": "histogram", "column": "age", "bins": 9},

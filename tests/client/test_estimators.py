@@ -1,8 +1,8 @@
 """Estimators behave as scikit-learn's do, wherever rows are not for them to have.
 
 scikit-learn's own checks bring rows to fit(). Ours takes none, so the checks run on subclasses whose
-fit() carries them to a stand-in for the service, and then fits as always (standin.py). What is left
-out, and why:
+fit() carries them to a stand-in for the service, and then fits as always (standin.py). PrivateMLP is
+not among them, since the stand-in does not train networks. What else is left out, and why: NOT_HERE.
 """
 
 import pickle

@@ -6,6 +6,7 @@ from tests.planning.refused_jobs import ABSOLUTE, FREE, GD, UNBOUNDED
 
 ADV = "adversarial-output-perturbation"
 OP, PHASED, FW = "output-perturbation", "phased-sgd", "frank-wolfe"
+SFW = "stochastic-frank-wolfe"
 OBJECTIVE = "objective-perturbation"
 REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job that it points to
     **{
@@ -176,6 +177,18 @@ REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job t
         spec(FW, set={"kind": "polytope", "vertices": [[0], [1]]}),
         "every vertex needs 2 entries",
         spec(FW, set={"kind": "polytope", "vertices": [[0, 0], [1, 0]]}),
+    ),
+    "a polytope of another width, without choices": (
+        facts(columns=2),
+        spec(SFW, set={"kind": "polytope", "vertices": [[0], [1]]}),
+        "every vertex needs 2 entries",
+        spec(SFW, set={"kind": "polytope", "vertices": [[0, 0], [1, 0]]}),
+    ),
+    "a linear minimum that there is not": (
+        facts(),
+        spec(SFW, set="all"),
+        "it runs over: l2_ball, l1_ball, lp_ball, simplex, box, polytope",
+        spec(SFW, set="box"),
     ),
     "a polytope of one vertex": (
         facts(columns=2),

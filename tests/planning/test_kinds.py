@@ -16,6 +16,7 @@ from service.planning.problem import problem
 from service.planning.regularisers import REGULARISERS, Regulariser
 from service.planning.sets import SETS, FeasibleSet
 from service.planning.sets.lp_ball import LpBall
+from service.planning.sets.polytope import Polytope
 from service.planning.spec import Facts
 from service.planning.vectors import norm
 from tests.planning.cases import facts, spec
@@ -130,12 +131,28 @@ def test_the_projection_on_an_lp_ball_leaves_a_right_angle(p, scale):
 
 @each_set
 def test_a_set_minimises_linear_functions_as_it_says(feasible):
-    if feasible.norm_exponent is None:
-        with pytest.raises(TypeError):
+    if not feasible.has_lowest:
+        with pytest.raises(TypeError, match="no such point"):
             feasible.lowest(FAR[0])
         return
+    start, widest = feasible.start(3), 0.0
     for z in FAR:
-        assert z @ feasible.lowest(z) == pytest.approx(feasible.least(z))
+        v = feasible.lowest(z)
+        assert z @ v == pytest.approx(feasible.least(z)) and z @ v <= z @ start
+        if feasible.has_projection:
+            assert feasible.project(v) == pytest.approx(v) == feasible.project(v)
+            assert feasible.project(start) == pytest.approx(start)
+        widest = max(widest, norm(v - feasible.lowest(-z), feasible.exponent))
+    assert widest <= feasible.diameter(3) * (1 + 1e-9) <= 1.5 * widest
+    for bad in (np.zeros(3), np.array([np.inf, 1.0, 0.0]), np.full(3, np.nan)):
+        assert np.isfinite(feasible.lowest(bad)).all()
+
+
+def test_the_widest_pair_of_many_vertices_is_bounded_by_the_distance_from_their_middle():
+    many = Polytope(vertices=[tuple(v) for v in np.random.default_rng(3).normal(size=(2000, 3))])
+    points = np.array(many.vertices)
+    farthest = max(np.linalg.norm(points - v, axis=1).max() for v in points)
+    assert farthest <= many.diameter(3) <= 1.5 * farthest
 
 
 @each_set

@@ -19,6 +19,7 @@ JOBS = {
     "drawn phases": ("localized-accelerated-sgd", {"parameters": {"steps": 4, "halvings": 3}}),
     "no convex loss": ("proximal-sgd", {"loss": "sigmoid", "ridge": 0.0}),
     "a network": ("proximal-sgd", {"loss": "hinge", "model": "relu_network"}),
+    "a box": ("stochastic-frank-wolfe", {"set": "box"}),
     "a chosen clip": ("clipped-sgd", {"parameters": {"clip": "private"}}),
     "several rounds": ("proximally-guided-mirror-descent", {"parameters": {"rounds": 3}}),
     "a tree": (
@@ -27,7 +28,11 @@ JOBS = {
     ),
     "many passes": (
         "online-to-nonconvex",
-        {"parameters": {"oracle": "first-order-multi-pass", "steps": 8, "period": 4}},
+        {"parameters": {"oracle": "first-order-multi-pass", "steps": 8, "period": 4, "batch": N}},
+    ),
+    "many passes over drawn batches": (
+        "online-to-nonconvex",
+        {"parameters": {"oracle": "first-order-multi-pass", "steps": 8, "period": 4, "batch": 9}},
     ),
     "a simplex": ("frank-wolfe", {"set": "simplex"}),
     "vertices": ("frank-wolfe", {"set": {"kind": "polytope", "vertices": CORNERS}}),

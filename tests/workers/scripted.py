@@ -19,6 +19,10 @@ BALLS = {
     "p=1.1": {"kind": "lp_ball", "p": 1.1, "radius": 0.1},
     "p=1.5": {"kind": "lp_ball", "p": 1.5, "radius": 0.1},
     "l2": {"kind": "l2_ball", "radius": 0.1},
+    "l1": L1,
+    "box": {"kind": "box", "lower": -0.05, "upper": 0.1},
+    "simplex": {"kind": "simplex", "total": 0.1},
+    "wedge": WEDGE,
 }
 
 

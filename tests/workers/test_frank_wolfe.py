@@ -267,3 +267,18 @@ def test_the_paper_s_noise_is_stated_beside_ours():
         3 * A * sqrt(8 * T * log(1e6)) / n, rel=1e-5
     )
     assert made.prediction.our_noise < made.prediction.paper_noise
+
+
+@pytest.mark.parametrize("loss", ["hinge", "absolute", "logistic"])
+@pytest.mark.parametrize("delta", [None, 0.0])
+def test_the_bound_falls_with_the_rows_and_holds_what_a_population_adds(loss, delta):
+    """Up to 10^8 of them, which are planned here and not run: within what a service computes."""
+    bounds = []
+    for rows in (10**k for k in range(3, 9)):
+        job = spec(NAME, 1.0, delta, loss=loss, set={"kind": "l1_ball", "radius": 1.0})
+        made = plan(job, facts(rows=rows, columns=50))
+        bounds.append(made.prediction.excess_risk)
+        L0 = made.lattice.step * DERIVATIVE_UNITS / made.facts.feature_step
+        assert bounds[-1] >= 2 * L0 * sqrt(2 * log(100) / rows) * (1 - 1e-5)
+        assert made.gradients <= 10**12
+    assert bounds == sorted(bounds, reverse=True) and bounds[3] < bounds[0] / 8

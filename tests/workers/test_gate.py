@@ -147,8 +147,8 @@ def test_eight_whole_gradients_are_not_two_and_six_differences():
     assert isinstance(made.release, Sequence) and made.release.parts[0].times == 2
 
     class Whole(Data):
-        def noisy_gradient(self, estimate, lattice):
-            return super().noisy_gradient(Estimate(estimate.at), self._plan.lattice)
+        def noisy_gradient(self, estimate, lattice, batch=None):
+            return super().noisy_gradient(Estimate(estimate.at), self._plan.lattice, batch)
 
     given = data_for(made, data=Whole)
     with pytest.raises(GateError):

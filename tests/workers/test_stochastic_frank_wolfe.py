@@ -41,8 +41,8 @@ def steered(made: Plan, seed: int):
 @pytest.mark.parametrize("where", BALLS.values(), ids=BALLS)
 def test_no_exchange_in_any_batch_moves_a_sum_beyond_the_price(where, delta):
     made, pool = made_for(NOISY, where, delta=delta), records(UNIT)
-    diagonal = np.trunc(np.ones(D) * UNIT / sqrt(D))
-    pool += [(diagonal, 1.0), (diagonal, -1.0)]
+    corners = np.array([*product((-1.0, 1.0), repeat=D)]) * np.trunc(UNIT / sqrt(D))
+    pool += [(row, label) for row in corners for label in (1.0, -1.0)]
     release, l1 = made.lattice.release(), made.lattice.norm == "l1"
     for number, (_, _, place) in enumerate(positions(made)):
         runs = [played(made, x, y, steered(made, 1)) for x, y in worlds(place, pool)]

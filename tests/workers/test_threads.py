@@ -27,6 +27,7 @@ def zero_order(model: str, storage: str) -> bytes:
     """A sum of differences so small that what is left of them is mostly rounding, and all of it
     counts, because the clip is smaller still."""
     parameters = {"oracle": "zero-order-multi-pass", "directions": DIRECTIONS, "steps": 4}
+    parameters |= {"period": 4, "batch": ROWS}  # differences, whatever is drawn by default
     parameters |= {"clip": 1.0, "smoothness": 1e-9}
     job = spec("online-to-nonconvex", loss="logistic", model=MODELS[model], parameters=parameters)
     made = plan(job, facts(storage, ROWS, COLUMNS))

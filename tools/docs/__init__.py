@@ -2,13 +2,22 @@
 
 from pathlib import Path
 
-from tools.docs import algorithms, budgets, campaigns, client, contributing, job_spec, schema
+from tools.docs import (
+    algorithms,
+    budgets,
+    campaigns,
+    client,
+    contributing,
+    job_spec,
+    papers,
+    schema,
+)
 from tools.docs.markdown import ROOT
 
 
 def pages() -> dict[str, str]:
     """Every generated page, by its path in the repository."""
-    made = (algorithms, job_spec, schema, contributing, budgets, campaigns, client)
+    made = (algorithms, job_spec, schema, contributing, budgets, campaigns, client, papers)
     return {name: text for module in made for name, text in module.pages().items()}
 
 

@@ -41,7 +41,9 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
             radius=schedule.radius if schedule.oracle.startswith("zero") else None,
         )
         if schedule.mechanism is None:
-            change = data.noisy_gradient(estimate, lattice)
+            batch = schedule.rows_of(whole)
+            drawn = batch if batch < plan.facts.rows else None
+            change = data.noisy_gradient(estimate, lattice, drawn)
             total = change if whole else total + change
         else:
             if whole:

@@ -3,10 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from service.planning.algorithms.stochastic_frank_wolfe import (
-    StochasticFrankWolfeSchedule,
-    exponent,
-)
+from service.planning.algorithms.stochastic_frank_wolfe import StochasticFrankWolfeSchedule
 from service.planning.plan import Plan
 from service.planning.shared.rounds import slope_bound, step_size
 from service.planning.vectors import length, norm
@@ -19,14 +16,13 @@ Floats = NDArray[np.float64]
 def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     schedule, feasible = plan.schedule, plan.spec.set
     assert isinstance(schedule, StochasticFrankWolfeSchedule)
-    p = exponent(feasible)
-    w = output = np.zeros(plan.dimension)
+    w = output = feasible.start(plan.dimension)
     drawn = data.drawn(schedule.rounds[-1].steps)
     for one in schedule.rounds:
         before, mean = w, np.zeros(plan.dimension)
         for t, rows in enumerate(one.batches()):
             a = step_size(t)
-            bound = slope_bound(schedule.lipschitz, _change(plan, schedule, w - before, p), a)
+            bound = slope_bound(schedule.lipschitz, _change(plan, schedule, w - before), a)
             noisy = data.noisy_change(w, before, 1 - a, bound, rows.start, rows.stop)
             mean = (1 - a) * mean + noisy / len(rows)
             v = feasible.lowest(mean + plan.spec.ridge * w)
@@ -36,10 +32,10 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     return output
 
 
-def _change(plan: Plan, schedule: StochasticFrankWolfeSchedule, move: Floats, p: float) -> float:
+def _change(plan: Plan, schedule: StochasticFrankWolfeSchedule, move: Floats) -> float:
     """How far any record's slope may change when the weights make this move."""
     margin = length(move) * (plan.facts.l2 or 0.0)
-    return schedule.smoothness * min(margin, norm(move, p) * schedule.row_norm)
+    return schedule.smoothness * min(margin, norm(move, plan.spec.set.exponent) * schedule.row_norm)
 
 
 def lowest(d: Floats, p: float, radius: float) -> Floats:

@@ -12,7 +12,11 @@ rho/T) (for delta = 0 it is epsilon/T), and smoothing to beta costs L0^2/(2 beta
 sqrt(T/4.5)/A (a loss that is smoother stays itself). Then T = 3 n sqrt(rho)/log J or, for delta =
 0, (sqrt(4.5) n epsilon/(4 log J))^(2/3): Theorem 9 in shape. For a smooth loss T^(3/2) = 4.5 beta A
 n sqrt(2 rho)/(L0 log J), or T^2 = 1.125 beta A n epsilon/(L0 log J), if that is less. By default T
-is at most 2000: a step is a pass over all rows, and the error falls like its square root.
+is at most 10,000: a step is a pass over all rows, and the error falls like its square root.
+
+For rows drawn from a population, what they show of it adds at most 2 L0 M sqrt(2 log(J)/n), M the
+largest |<v, x>|: losses of w differ from their mean by at most twice their Rademacher average, L0
+times that of margins (contraction), which over a polytope is that of its vertices (Massart).
 
 **Sensitivity.** Neighbours replace one record. A step's scores are functions of s = sum of q
 x, |q| <= Q integers, x stored rows, and of w, itself a function of earlier choices. Replacing a
@@ -57,7 +61,7 @@ from service.planning.shared import vertices
 from service.planning.spec import Facts, JobSpec
 
 NAME = "frank-wolfe"
-_STEPS_BY_DEFAULT = 2000
+_STEPS_BY_DEFAULT = 10_000
 
 
 class FrankWolfeSchedule(Schedule):
@@ -101,11 +105,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         lattice=lattice,
         release=release,
         prediction=Prediction(
-            theorem="BGM Theorem 9, its proof's sum on the given rows",
+            theorem="BGM Theorem 9, its proof's sum and the rows' own, for a population",
             excess_risk=rounded(
                 2.25 * (b * A + spec.ridge * p.W) * A / steps
                 + noise * log(J)
                 + (L0**2 / (2 * beta) if smoothing else 0.0)
+                + 2 * L0 * s.margin * sqrt(2 * log(J) / n)
             ),
             noise_squared=0.0,
             paper_noise=rounded(_paper(goal, n, L0 * A, steps)),

@@ -15,11 +15,14 @@ gradients,
     E F(w_k) - F* <= sum_i [ (p_i/2) E_(i-1) + 4 G^2/(mu_i n_i) ] + H sqrt(E_k),   mu_i = p_i + ridge,
 
 H = G and the largest subgradient of h, E_0 = D^2, and E_i = 2/mu_i times the bound of AC-SA plus the
-bias of the smoothing, for a start within min(2 D, (H + ridge D)/mu_i). p_1 is where (p/2) D^2 + (4
-G^2/n_1 + 16 V/T)/p is smallest, what the first phase adds for batches of variance V; T, the batches'
-share of their phase (1/2^j) and the smoothness are those for which the whole is smallest or nearly so,
-chosen as shared/subsampling.py says. k = 1 + log4 sqrt(d/rho), as rows allow: then the last term is
-below the others.
+bias of the smoothing, for a start within min(2 D, (H + ridge D)/mu_i). T, the batches' share of their
+phase (1/2^j), the smoothness, p_1 and k are those for which the whole is smallest or nearly so, chosen
+as shared/subsampling.py says. p_1 is looked for among G/D times powers of 2, from the root of (8
+G^2/n_1 + 32 V/T)/D^2 on, where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest: what the first phase
+adds for batches of variance V where the loss is smooth and has no ridge. A ridge makes smaller ones
+do, down to none in effect, as it keeps minimisers near each other by itself: then the sum is 4
+G^2/(ridge n) and less, the rate of Lemma 5.5 without its repetitions. k is 1 + log4 sqrt(d/rho), for
+which the last term is below the others, or 2 or 4 more, as rows allow, which a corner's bias asks for.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T times the noisy sum over a fresh
 secret batch of its own rows [start, stop), of sensitivity 2c, for contributions of norm at most c
@@ -36,13 +39,13 @@ price does not hold. The paper divides its budget over the phases (eps/2^i), whi
 needless. (1/(eta n)) ||w - w'||^2 is 2/(eta n)-strongly convex.
 """
 
+from dataclasses import dataclass
 from itertools import accumulate
-from math import ceil, log, log2, sqrt
+from math import ceil, floor, inf, log, log2, sqrt
 from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
@@ -61,7 +64,7 @@ from service.planning.shared.acceleration import (
 )
 from service.planning.shared.clip import clipping, typical_length
 from service.planning.shared.pace import Pace
-from service.planning.shared.phases import layout
+from service.planning.shared.phases import layout, require_rows
 from service.planning.shared.reach import Metric, within
 from service.planning.shared.subsampling import (
     Candidate,
@@ -75,6 +78,10 @@ from service.planning.shared.subsampling import (
 from service.planning.spec import ClipOrPrivate, Facts, JobSpec
 
 NAME = "localized-accelerated-sgd"
+_MORE, _LESS = (
+    8,
+    20,
+)  # doublings of the balanced first pull that are tried, and with a ridge halvings
 
 
 class Phase(Part):
@@ -108,14 +115,38 @@ class Parameters(ClipOrPrivate):
     )
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """What the bound depends on besides steps, batches, smoothness and pulls."""
+
+    D: float
+    G: float
+    ridge: float
+    smooth: Smoother
+    steepest: float  # H
+    square: float  # of h
+
+    def total(
+        self, rows: list[tuple[int, int]], steps: int, variance: float, beta: float, first: float
+    ) -> tuple[float, list[tuple[float, tuple[Stage, ...]]]]:
+        """The bound above; `variance` is that of the noise in the sum over a batch."""
+        error, distance, phases = 0.0, self.D**2, []
+        for i, (batch, population) in enumerate(rows):
+            pull = first * 8.0**i
+            mu = pull + self.ridge
+            V = variance / batch**2 + drawing_variance(self.G, batch, population)
+            reach = min(2 * self.D, (self.steepest + (self.ridge + self.square) * self.D) / mu)
+            solved, stages = staged(steps, beta + self.square, mu, reach, V)
+            error += pull / 2 * distance + 4 * self.G**2 / (mu * population)
+            distance = min(4 * self.D**2, 2 / mu * (solved + self.smooth.bias(beta)))
+            phases.append((pull, stages))
+        return error + self.steepest * sqrt(distance), phases
+
+
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     n, d, h = p.n, p.d, spec.regulariser
-    if parameters.halvings is not None and n >> parameters.halvings == 0:
-        raise PlanRefused(
-            f"{parameters.halvings} halvings leave no row of {n}; "
-            f"set parameters.halvings to at most {n.bit_length() - 1}."
-        )
+    require_rows(parameters.halvings, n)
     clip = clipping(parameters, p, facts, goal)
     goal, G = clip.goal, typical_length(clip, facts)
     worth = G / clip.C  # of what is planned for a clip of 1
@@ -124,22 +155,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     smooth = Smoother.of(p, spec, facts).steeper(Metric.of(spec, facts, p, longer=False).steeper)
     wanted, steepest = 1 + max(0, ceil(log2(d / goal.rho) / 4)), G + h.steepest(d)
 
-    def total(
-        rows: list[tuple[int, int]], steps: int, variance: float, beta: float, first: float
-    ) -> tuple[float, list[tuple[float, tuple[Stage, ...]]]]:
-        """The bound above; `variance` is that of the noise in the sum over a batch."""
-        error, distance, phases = 0.0, D**2, []
-        for i, (batch, population) in enumerate(rows):
-            pull = first * 8.0**i
-            mu = pull + spec.ridge
-            V = variance / batch**2 + drawing_variance(G, batch, population)
-            reach = min(2 * D, (steepest + (spec.ridge + h.square) * D) / mu)
-            solved, stages = staged(steps, beta + h.square, mu, reach, V)
-            error += pull / 2 * distance + 4 * G**2 / (mu * population)
-            distance = min(4 * D**2, 2 / mu * (solved + smooth.bias(beta)))
-            phases.append((pull, stages))
-        return error + steepest * sqrt(distance), phases
-
+    bound = _Bound(D, G, spec.ridge, smooth, steepest, h.square)
     found, pace = list[Candidate](), Pace.of(facts)
     asked, tried = parameters.halvings, [parameters.steps] if parameters.steps else STEPS[4:]
     if not goal.credits_draws:  # all rows, in as many steps as there is time for
@@ -149,23 +165,31 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         halvings = asked
         if halvings is None:
             halvings = best_halvings(goal, plain, d, clip.C, -(-n // 2), steps, pace)
-        rows = layout(n, wanted, halvings)
-        if found and len(rows) < len(layout(n, wanted, 0)):
-            continue  # batches so small that they leave no rows for the last phases
         variance = d * worth**2 * noise_variance(goal, plain, 1, 2**halvings, steps)
-        batch, population = rows[0]
-        V = variance / batch**2 + drawing_variance(G, batch, population)
-        first = sqrt(8 * G**2 / population + 32 * V / steps) / D
-        for beta in smooth.choices(steps, D, first)[:3]:
-            error, _ = total(rows, steps, variance, beta, first)
+        if found and len(layout(n, wanted, halvings)) < len(layout(n, wanted, 0)):
+            continue  # batches so small that they leave no rows for the last phases
+        for count in (wanted, wanted + 2, wanted + 4):
+            rows = layout(n, count, halvings)
+            batch, population = rows[0]
+            V = variance / batch**2 + drawing_variance(G, batch, population)
+            balanced = sqrt(8 / population + 32 * V / G**2 / steps)
             seconds = pace.seconds(steps, batch, population)
-            found.append(Candidate(error, seconds, steps, batch, beta, halvings, first))
+            for beta in smooth.choices(steps, D, balanced)[:3]:
+                least = inf
+                for first in (G / D * 2.0**power for power in _pulls(balanced, spec.ridge)):
+                    error, _ = bound.total(rows, steps, variance, beta, first)
+                    found.append(
+                        Candidate(error, seconds, steps, batch, beta, halvings, first, count)
+                    )
+                    if first > balanced and error > least:
+                        break
+                    least = min(least, error)
     best = quickest(found)
     steps, halvings, beta, first = best.steps, best.halvings, best.smoothness, best.pull
 
-    rows = layout(n, wanted, halvings)
+    rows = layout(n, best.phases, halvings)
     lattice = calibrate_sampled(goal, facts, p, clip.bound, 1, 2**halvings, steps)
-    error, solved = total(rows, steps, d * worth**2 * lattice.variance, beta, first)
+    error, solved = bound.total(rows, steps, d * worth**2 * lattice.variance, beta, first)
     if clip.choice is not None:
         solved = [(pull / unit_of(G, facts), per_clip(each, G, facts)) for pull, each in solved]
     # KLL Theorem 3.1 per mean of the first phase, with its constant c2 = 1 and half the budget
@@ -192,6 +216,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         ),
         gradients=steps * sum(batch for batch, _ in rows),
     )
+
+
+def _pulls(balanced: float, ridge: float) -> list[int]:
+    """The powers of 2 at which a first pull is looked for, up to where the bound rises."""
+    least = floor(log2(balanced))
+    return [least - _LESS] * (ridge > 0) + list(range(least - 2 * (ridge > 0), least + _MORE))
 
 
 def _phases(

@@ -4,30 +4,39 @@
 regulariser with a proximal operator, if any, for rows drawn independently from a population; ridge may
 be zero. Columns and labels may be unbounded. D as
 in shared/acceleration.py. `moment_bound` is here the bound r on the moment 2k of the gradients'
-length.
+length; where the clip is chosen all is planned in units of it.
 
-**Schedule.** LR-HT algorithm 3 on 2: phases on disjoint ranges of rows, n_i = n/2^i of them. With
-lambda_i = lambda (4 * 2^p)^(i-1), phase i minimises the mean loss of its rows plus (lambda_i/2)||w -
-c||^2, c the last phase's output, by T_i steps of size eta_i = 1/(lambda_i q_i) along noisy means of
-clipped subgradients; pull, ridge and h are solved exactly in the step. Its output is the mean of the
-last half of its iterates, each of which obeys the bound on the last (Lemma 12) with half the steps.
-epsilon^2 = 2 rho, and
+**Schedule.** LR-HT algorithm 3 on 2: phases on disjoint ranges of rows, n_i of them, each half as
+many as the one before. With lambda_i = lambda (4 * 2^p)^(i-1), p being `power`, phase i minimises the
+mean loss of its rows plus (lambda_i/2)||w - c||^2, c the last phase's output, by T_i = T/2^(p (i-1))
+steps (but no fewer than 16, or T) of size eta_i along noisy means of subgradients clipped at C_i =
+r z_i^(1/k), z_i = sqrt(2 rho) n_i/sqrt(d log n); pull, ridge and h are solved exactly in the step. A
+step reads a batch drawn from the phase's rows (Remark 17), 1/2^halvings of them. Where the loss has a
+Lipschitz constant L, without an h, the phase also stays within 2 L/lambda_i of c. The output is the
+mean of the last half of the iterates.
 
-    lambda = max(r/sqrt(n), L/n^(p/2), r/z^((k-1)/k))/D,    z = sqrt(2 rho) n/sqrt(d log n),
-    C_i = r z_i^(1/k) with z_i the same for n_i rows,    q_i = n_i^p,
-    T_i = 2 q_i log(D^2 lambda_i/(d sigma_i^2 eta_i)),    sigma_i^2 = 2 C_i^2 T_i/(rho n_i^2),
+T, the halvings, lambda and the smoothness are those for which the bound is smallest or nearly so,
+chosen as shared/subsampling.py says; the bound is that of the very schedule. A loss with a corner is
+smoothed as in shared/acceleration.py, to a beta at a bias of price/beta. With m = lambda_i + ridge, a
+the mean square distance to the phase's own minimiser, V the variance of a noisy mean, B the bias of
+clipping (Lemma 8) and eta <= 1/beta, a step obeys
 
-where L is the loss's Lipschitz constant if it has one; then, without an h, the phase also stays within
-2 L/lambda_i of c. The last two lines define each other and are iterated until they settle. p is
-`power`. T_i grows like n_i^p log n, out of reach soon, so that it is at most `steps` (1000 by default:
-a pass over the phase's rows each), and eta_i is at least what is needed to come from c to the
-minimiser in T_i steps; at most 1/(beta + lambda_i) where l is beta-smooth, and D_i/(C_i sqrt(T_i))
-where it has a corner, D_i = min(D, 2 C_i/lambda_i) being how far the minimiser may be. A step may read
-a batch drawn from the phase's rows (Remark 17): 1/2^halvings of them.
+    (1 + eta m) a_(t+1) <= a_t + 2 eta^2 V + eta B^2/m
 
-With ridge = mu > 0 all this is done in M = log2 log2 n rounds on disjoint rows, each twice as many as
-the last (Theorem 18), from where the last round ended; round j + 1 starts within
-sqrt(2 Delta_j/mu) of the minimiser, Delta_j the theorem's excess risk of round j.
+as pull and ridge are m-strongly convex and descent pays for the rest (Lemma 12 has 8 (r^2 +
+lambda^2 D^2) eta/lambda besides, what a corner costs). So the mean of the last half is within
+
+    E_i = (1 + eta m)^(-T_i/2) A_i + 2 eta V/m + B^2/m^2,    A_i = min(2 D, (H + ridge D)/m)^2,
+
+which eta = 2 max(1, log(A m^2 T_i/(4 V)))/(m T_i) nearly minimises, and with E_0 = D^2
+
+    E F(w_k) - F* <= sum_i [ (lambda_i/2) E_(i-1) + 4 r^2/(m n_i) ] + H sqrt(E_k) + bias
+
+H being r and the largest subgradient of h, by Proposition 15 (stability) and the telescoping of the
+theorem's proof. That is Theorem 10's rate, for sqrt(n) log n steps where l is smooth and n log n where
+it has a corner, of batches in place of n^p passes; T is at most 2^12 by default. A ridge is part of m:
+the smaller lambda may then be, and the bound falls faster than 1/sqrt(n) in one round, where Theorem
+18 has log log n of them.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T_i times the noisy sum over its
 own rows (or over a fresh secret batch of them) of integer contributions, each of norm at most c_i
@@ -39,18 +48,19 @@ functions of earlier releases.
 positions: the run costs its most expensive phase (and the choice of a private clip, which reads all
 rows, before it). Every phase is calibrated to the whole budget. Pull and ridge are never clipped.
 
-**Errata.** "N_j = 2 N_(j+1)" in the proof of Theorem 18 is N_(j+1) = 2 N_j, as its definition
-says. T_i as printed, 1/(lambda_i eta_i) log(...), leaves the square root of what exp(-lambda_i eta_i
-T_i/2) should; it needs the 2. Phases are half-open ranges.
+**Errata.** T_i as printed, 1/(lambda_i eta_i) log(...), leaves the square root of what
+exp(-lambda_i eta_i T_i/2) should; it needs the 2. T_i and sigma_i define each other: here one bound
+has both. Phases are half-open ranges.
 """
 
+from dataclasses import dataclass
 from functools import cache
-from math import ceil, isfinite, log, log2, sqrt
+from itertools import accumulate
+from math import ceil, floor, inf, isfinite, log, log2, sqrt
 from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Part, Prediction, Schedule, rounded
@@ -58,22 +68,32 @@ from service.planning.lattice import SumLattice, calibrate, target
 from service.planning.needs import WITH_A_PROJECTION, WITH_THEIR_SETS, Needs
 from service.planning.problem import problem
 from service.planning.releases import Disjoint
-from service.planning.shared.acceleration import start_distance
-from service.planning.shared.clip import typical_length
+from service.planning.shared.acceleration import Smoother, start_distance
+from service.planning.shared.clip import Clipping, typical_length
 from service.planning.shared.heavy_tails import (
     HeavyTails,
     clipping,
     rows_that_drown,
     tails,
 )
-from service.planning.shared.phases import PHASES_MAX, layout
+from service.planning.shared.pace import Pace
+from service.planning.shared.phases import PHASES_MAX, layout, require_rows
 from service.planning.shared.reach import within
-from service.planning.shared.subsampling import calibrate_sampled, sampled
+from service.planning.shared.subsampling import (
+    Candidate,
+    best_halvings,
+    calibrate_sampled,
+    drawing_variance,
+    noise_variance,
+    quickest,
+    sampled,
+)
 from service.planning.spec import Facts, JobSpec
 
 NAME = "localized-subgradient"
-STEPS_BY_DEFAULT = 1000
-_ROUNDS = 20  # of T_i and sigma_i
+_STEPS = [2**k for k in range(4, 13)]
+_STEPS_MIN = 16  # of a phase
+_PULLS, _MORE_PULLS = range(-2, 12), range(-24, 12)  # doublings of r/(D sqrt(n)); with a ridge
 
 
 class SubgradientPhase(Part):
@@ -105,80 +125,157 @@ class LocalizedSubgradientSchedule(Schedule):
 
 class Parameters(HeavyTails):
     power: float = Field(
-        default=1.0, ge=0.5, le=3, description="p: a phase of m rows wants m^p log m steps."
+        default=1.0, ge=0.5, le=3, description="p: a phase pulls 4 * 2^p times as hard as the last."
     )
-    halvings: int = Field(
-        default=0, ge=0, le=30, description="A step reads 1/2^halvings of its phase's rows, drawn."
+    halvings: int | None = Field(
+        default=None,
+        ge=0,
+        le=30,
+        description="A step reads 1/2^halvings of its phase's rows; by default what suits `steps`.",
     )
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """What the bound depends on besides T, batches and pulls; in units of a chosen clip."""
+
+    D: float
+    r: float
+    ridge: float
+    power: float
+    steepest: float  # H
+    square: float  # of h
+
+    def steps(self, T: int, phases: int) -> list[int]:
+        """T_i of every phase."""
+        return [max(min(T, _STEPS_MIN), ceil(T / 2 ** (self.power * i))) for i in range(phases)]
+
+    def phases(
+        self,
+        rows: list[tuple[int, int]],
+        noise: list[tuple[float, float]],
+        steps: list[int],
+        beta: float,
+        first: float,
+    ) -> tuple[float, list[tuple[float, float]]]:
+        """The bound, and every phase's pull and step; `noise` has the variance of each phase's means
+        and its bias."""
+        error, distance, found = 0.0, self.D**2, []
+        each = zip(rows, noise, steps, strict=True)
+        for i, ((_, population), (V, B), T) in enumerate(each):
+            pull = first * (4 * 2**self.power) ** i
+            m = pull + self.ridge
+            far = min(2 * self.D, (self.steepest + (self.ridge + self.square) * self.D) / m)
+            logs = max(1.0, log(max(far**2 * m**2 * T / (4 * V), 1.0)))
+            eta = min(2 * logs / (m * T), 1 / beta)
+            error += pull / 2 * distance + 4 * self.r**2 / (m * population)
+            left = far**2 * float((1 + eta * m) ** (-T / 2)) + 2 * eta * V / m + (B / m) ** 2
+            distance = min(4 * self.D**2, left)
+            found.append((pull, eta))
+        return error + self.steepest * sqrt(distance), found
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
-    n, d, halvings, h = p.n, p.d, parameters.halvings, spec.regulariser
-    if n >> halvings == 0:
-        raise PlanRefused(
-            f"{halvings} halvings leave no row of {n}; "
-            f"set parameters.halvings to at most {n.bit_length() - 1}."
-        )
+    n, d, asked, h = p.n, p.d, parameters.halvings, spec.regulariser
+    require_rows(asked, n)
     known = tails(NAME, parameters, p, facts)
-    r, power, logarithm = known.r, parameters.power, log(max(n, 3))
+    r, logarithm, pace = known.r, log(max(n, 3)), Pace.of(facts)
     L = known.bound if isfinite(known.bound) else None
-    most = parameters.steps or STEPS_BY_DEFAULT
 
     def z(rows: int) -> float:
         return rows_that_drown(goal, rows, d, logarithm)
 
-    def rate(rows: int) -> float:
-        """Theorem 10's excess risk on so many rows, per unit of distance."""
-        return r / sqrt(rows) + r * float(z(rows) ** -known.power)
-
     whole = clipping(known, parameters, p, facts, goal, z(n))
-    budget = whole.goal
+    budget, worth = whole.goal, typical_length(whole, facts) / whole.C
+    plain = calibrate(budget, facts, p, whole.bound, times=1)
+    D = start_distance(within(spec, facts, goal, p), r * worth, spec.ridge)
+    bound = _Bound(
+        *(D, r, spec.ridge / worth, parameters.power),
+        steepest=r + h.steepest(d) / worth,
+        square=h.square / worth,
+    )
+    smooth, base = Smoother.of(p, spec, facts), floor(log2(1 / sqrt(n)))
+    betas = {
+        smooth.beta or smooth.price / (r * worth * D) * 4.0**k for k in range(-1, 2 - base // 2)
+    }
+
+    def clips(rows: list[tuple[int, int]]) -> list[Clipping]:
+        if whole.choice is not None:
+            return [whole] * len(rows)
+        return [clipping(known, parameters, p, facts, goal, z(m)) for _, m in rows]
+
+    def noise(rows: list[tuple[int, int]], variances: list[float]) -> list[tuple[float, float]]:
+        """From the variances of a coordinate of a batch's sum, for a clip of 1."""
+        return [
+            (d * one * (clip.C / batch) ** 2 + drawing_variance(r, batch, m), known.bias(clip.C))
+            for one, (batch, m), clip in zip(variances, rows, clips(rows), strict=True)
+        ]
+
+    def glance(halvings: int, steps: int) -> float:
+        return noise_variance(budget, plain, 1, 2**halvings, steps) / plain.clip**2
+
+    found, tried = list[Candidate](), [parameters.steps] if parameters.steps else _STEPS
+    if not goal.credits_draws:  # all rows, in as many steps as there is time for
+        asked = asked or 0
+    least_batch = 1 if asked is None else n >> asked
+    tried = [steps for steps in tried if pace.affords(steps, least_batch, n)] or tried[:1]
+    for steps in tried:
+        halvings = asked
+        if halvings is None:
+            halvings = best_halvings(budget, plain, d, whole.C, -(-n // 2), steps, pace)
+        rows = layout(n, PHASES_MAX, halvings)
+        if found and len(rows) < len(layout(n, PHASES_MAX // 2, 0)):
+            continue  # batches so small that they leave no rows for the last phases
+        each, (batch, population) = bound.steps(steps, len(rows)), rows[0]
+        noisy = noise(rows, [glance(halvings, one) for one in each])
+        seconds = pace.seconds(steps, batch, population)
+        for beta in sorted(betas):
+            least = inf
+            for power in _MORE_PULLS if spec.ridge > 0 else _PULLS:
+                first = r / D * 2.0 ** (base + power)
+                error, _ = bound.phases(rows, noisy, each, beta / worth + bound.square, first)
+                error = worth * error + smooth.bias(beta)
+                found.append(Candidate(error, seconds, steps, batch, beta, halvings, first))
+                if power > 0 and error > least:
+                    break
+                least = min(least, error)
+    best = quickest(found)
+    rows = layout(n, PHASES_MAX, best.halvings)
+    each = bound.steps(best.steps, len(rows))
 
     @cache
-    def lattice_of(steps: int, bound: float) -> SumLattice:
-        if halvings == 0:
-            return calibrate(budget, facts, p, bound, times=steps)
-        return calibrate_sampled(budget, facts, p, bound, 1, 2**halvings, steps)
+    def lattice_of(clip_bound: float, steps: int) -> SumLattice:
+        return calibrate_sampled(budget, facts, p, clip_bound, 1, 2**best.halvings, steps)
 
-    D = distance = start_distance(within(spec, facts, goal, p), r, spec.ridge)
-    phases: list[SubgradientPhase] = []
-    start = 0
-    for total in _rounds(n, halvings, spec.ridge):
-        first = max(rate(total) / 2, (L or 0.0) / total ** (power / 2)) / distance
-        for i, (batch, rows) in enumerate(layout(total, PHASES_MAX, halvings)):
-            clip = whole
-            if whole.choice is None:
-                clip = clipping(known, parameters, p, facts, goal, z(rows))
-            pull, q = first * (4 * 2**power) ** i, float(rows) ** power
-            steps, logs = _settled(q, distance * pull * rows / clip.C, d, goal.rho)
-            steps = min(steps, most)
-            eta = 2 * logs / (pull * steps)
-            if not p.is_smooth:
-                eta = min(eta, min(distance, 2 * clip.C / pull) / (clip.C * sqrt(steps)))
-            phases.append(
-                SubgradientPhase(
-                    start=start,
-                    stop=start + rows,
-                    batch=batch,
-                    steps=steps,
-                    step_size=rounded(eta),
-                    pull=rounded(pull),
-                    reach=None if L is None or h.kind != "none" else rounded(2 * L / pull),
-                    lattice=lattice_of(steps, clip.bound),
-                )
-            )
-            start += rows
-        if spec.ridge > 0:
-            distance = min(distance, sqrt(2 * rate(total) * distance / spec.ridge))
-    curved = (p.beta if p.is_smooth else 0.0) + h.square
-    head, risk = phases[0], rate(n) * typical_length(whole, facts) / whole.C
+    lattices = [lattice_of(c.bound, T) for c, T in zip(clips(rows), each, strict=True)]
+    head, noisy = lattices[0], noise(rows, [one.variance / one.clip**2 for one in lattices])
+    error, solved = bound.phases(
+        rows, noisy, each, best.smoothness / worth + bound.square, best.pull
+    )
+    stops = accumulate(population for _, population in rows)
+    phases = tuple(
+        SubgradientPhase(
+            start=stop - population,
+            stop=stop,
+            batch=batch,
+            steps=steps,
+            step_size=rounded(eta),
+            pull=rounded(pull),
+            reach=None if L is None or h.kind != "none" else rounded(2 * L / pull),
+            lattice=lattice,
+        )
+        for stop, (batch, population), steps, (pull, eta), lattice in zip(
+            stops, rows, each, solved, lattices, strict=True
+        )
+    )
     return Draft(
         dimension=p.d,
         schedule=LocalizedSubgradientSchedule(
-            phases=tuple(phases), step_max=1 / curved if curved > 0 else None
+            phases=phases, step_max=rounded(1 / (best.smoothness + h.square))
         ),
-        lattice=head.lattice,
+        smoothing=smooth.smoothing(best.smoothness),
+        lattice=head,
         private_clip=whole.choice,
         release=whole.paid(
             Disjoint(
@@ -188,38 +285,21 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             )
         ),
         prediction=Prediction(
-            theorem=whole.describe(f"LR-HT Theorem {18 if spec.ridge > 0 else 10}"),
-            excess_risk=rounded(
-                min(risk * D, risk**2 / spec.ridge if spec.ridge > 0 else risk * D)
+            theorem=whole.describe(
+                f"LR-HT Theorem {18 if spec.ridge > 0 else 10}, as the sum of its schedule's terms"
             ),
+            excess_risk=rounded(error * worth + smooth.bias(best.smoothness)),
             noise_squared=rounded(sum(f.steps * d * f.lattice.variance for f in phases)),
             # LR-HT algorithm 3: sigma = 2 C sqrt(T)/(eps n_1) with eps = sqrt(2 rho)
             paper_noise=(
-                rounded(2 * head.lattice.clip * sqrt(head.steps / (2 * goal.rho)) / head.stop)
+                rounded(2 * head.clip * sqrt(best.steps / (2 * goal.rho)) / phases[0].stop)
                 if goal.delta > 0
                 else 0.0
             ),
-            our_noise=rounded(sqrt(head.lattice.variance) / head.batch),
+            our_noise=rounded(sqrt(head.variance) / phases[0].batch),
         ),
         gradients=sum(f.steps * f.batch for f in phases),
     )
-
-
-def _rounds(n: int, halvings: int, ridge: float) -> list[int]:
-    """The rows of each round: all of them, or twice as many each time where there is a ridge."""
-    count = 1
-    if ridge > 0:
-        count = max(1, min(ceil(log2(max(2.0, log2(n)))), ((n >> halvings) + 1).bit_length() - 1))
-    return [(n << j) // (2**count - 1) for j in range(count)]
-
-
-def _settled(q: float, far: float, d: int, rho: float) -> tuple[int, float]:
-    """T = 2 q log(D^2 lambda/(d sigma^2 eta)) with sigma^2 = 2 C^2 T/(rho m^2) and eta = 1/(lambda q),
-    and the logarithm; `far` is D lambda m/C. The logarithm is at least 1."""
-    logs = 1.0
-    for _ in range(_ROUNDS):  # half-way each time: the map falls, by less than one for one
-        logs = (logs + max(1.0, 2 * log(far) + log(rho / (4 * d * logs)))) / 2
-    return ceil(2 * q * logs), logs
 
 
 ALGORITHM = Algorithm(

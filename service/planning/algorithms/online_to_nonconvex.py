@@ -14,8 +14,9 @@ pass, over fresh rows, released as prefixes (prefixes.py); and both over all row
 
 **Sensitivity.** Neighbours replace one record. One pass: each row position enters one sum of one
 period, as an integer vector of norm at most c_1 (first of a period) or c_2 (`lattice`,
-`schedule.later`): replacing it moves that sum by 2 c_1 or 2 c_2 at most. Many passes: T sums over the
-same rows, T/N of sensitivity 2 c_1 and the others 2 c_2; costs add.
+`schedule.later`): replacing it moves that sum by 2 c_1 or 2 c_2 at most. Many passes: T sums over
+the same rows or over batches of them, T/N of sensitivity 2 c_1 and the others 2 c_2, costs add; a
+batch is drawn uniformly, fresh and secret, and `SampledGaussian` (`Subsample`, for Laplace).
 
 **Proof.** docs/proofs/online-to-nonconvex.md; `Prefixes` says what a period costs.
 
@@ -26,8 +27,7 @@ the ball alternately; zero order needs the sphere and first order the ball. With
 z_t and z_{t-1} the theorem's m (d^2 B1^2 and more) is not needed: m = d, at most 128, is the default.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log, pi, sqrt
 from typing import Literal
 
@@ -37,18 +37,23 @@ from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Ball, Draft, Prediction, Schedule, Smoothing, rounded
-from service.planning.lattice import SumLattice, Target, calibrate, target
+from service.planning.lattice import SumLattice, Target, target
 from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.problem import Problem, problem
-from service.planning.releases import Disjoint, Release, Repeat, Sequence
+from service.planning.releases import Disjoint, Release, Sequence
 from service.planning.shared.clip import clipping, typical_length
-from service.planning.shared.prefixes import Mechanism, burden, calibrate_prefixes
+from service.planning.shared.pace import Pace
+from service.planning.shared.periods import Asked, Layout, Terms, bound_of, first_share, layouts
+from service.planning.shared.prefixes import calibrate_prefixes
 from service.planning.shared.reach import row_scale
-from service.planning.spec import ClipOrPrivate, Facts, JobSpec
+from service.planning.shared.subsampling import (
+    Batches,
+    calibrate_sampled,
+    sampled,
+)
+from service.planning.spec import Facts, JobSpec
 
 NAME = "online-to-nonconvex"
-STEPS_MAX = 2**13  # of one pass, by default
-PASSES_MAX = 2**9
 DIRECTIONS_MAX = 128  # by default
 TOLERANCE = 0.05  # a bound this much larger is as good, if it takes fewer steps
 
@@ -83,7 +88,7 @@ class OnlineToNonconvexSchedule(Schedule):
         return self.first_batch if first else self.batch
 
 
-class Parameters(ClipOrPrivate):
+class Parameters(Batches):
     oracle: Oracle = Field(default="first-order", description="How gradients are estimated.")
     radius: float | None = Field(
         default=None,
@@ -127,38 +132,6 @@ class Parameters(ClipOrPrivate):
     )
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """What the bound depends on besides T, N and M."""
-
-    n: int
-    d: int
-    alpha: float
-    gap: float
-    first: float  # C1
-    turn: float  # C2 per unit of D
-    most: float  # what C2 never exceeds
-    spread: float  # variance of the noise over that of Gaussian noise for one release
-    rho: float
-    norm: str
-    mechanism: Mechanism
-    passes: bool
-
-
-@dataclass(frozen=True)
-class Layout:
-    """T, N, M and the batches; and what follows from them."""
-
-    steps: int
-    period: int
-    block: int
-    first_batch: int
-    batch: int
-    D: float
-    difference: float  # C2
-    bound: float
-
-
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     network, passes = spec.model.kind != "linear", parameters.oracle.endswith("multi-pass")
@@ -179,8 +152,14 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         turn = min(turn, 2 * p.beta * row_scale(facts) ** 2 / p.X2**2 * clip.C / typical)
     if parameters.smoothness is not None:
         turn = min(turn, 2 * parameters.smoothness) if not network else 2 * parameters.smoothness
+    asked = parameters.batch_of(p.n)
+    if asked is not None and not passes:
+        raise PlanRefused(
+            "in one pass every row is read once, and no batch is drawn; leave parameters.batch out, "
+            f"or set parameters.oracle to {parameters.oracle}-multi-pass."
+        )
     laplace = goal.delta == 0
-    terms = _Terms(
+    terms = Terms(
         n=p.n,
         d=d,
         alpha=alpha,
@@ -193,8 +172,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         norm="l1" if laplace else "l2",
         mechanism=parameters.mechanism or ("tree" if laplace else "root"),
         passes=passes,
+        batch=asked,
+        draws=goal.credits_draws,
+        pace=Pace.of(facts),
     )
-    found = list(_layouts(terms, parameters))
+    asked_for = Asked(parameters.steps, parameters.period, parameters.block)
+    found = list(layouts(terms, asked_for))
     least = min((each.bound for each in found), default=0.0) * (1 + TOLERANCE)
     near = [each for each in found if each.bound <= least]
     if not near:
@@ -202,7 +185,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             f"{parameters.steps or parameters.period} steps of one pass need at least as many rows "
             f"and the dataset has {p.n}; set parameters.steps and parameters.period to at most {p.n}."
         )
-    chosen = min(near, key=lambda each: (each.steps, each.bound))
+    if passes:
+        chosen = min(near, key=lambda each: (each.rows_read, each.bound))
+    else:
+        chosen = min(near, key=lambda each: (each.steps, each.bound))
     smoothing: Smoothing | None = None
     if not (network or zero_order or p.is_smooth):
         smoothing = Ball(radius=alpha)
@@ -212,6 +198,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     clips = terms.first / per, chosen.difference / per
     first, later, release, variance = _released(goal, facts, of_sums, clips, chosen, terms)
     G1 = sqrt(terms.first**2 + variance * d)
+    bound = chosen.bound
+    if passes:  # as it was calibrated
+        G0 = sqrt(variance * d + chosen.sampling)
+        bound = bound_of(terms, chosen.steps, chosen.block, chosen.D, G0)
     both = 2 * max(terms.first / chosen.first_batch, chosen.difference / chosen.batch)
     return Draft(
         dimension=p.d,
@@ -236,8 +226,11 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         lattice=first,
         release=clip.paid(release),
         prediction=Prediction(
-            theorem=clip.describe(f"KLT Proposition 2.6: stationarity within {2 * alpha:g}"),
-            excess_risk=rounded(chosen.bound),
+            theorem=clip.describe(
+                f"KLT Proposition{'s 2.6 and 5.1' if passes else ' 2.6'}: stationarity within "
+                f"{2 * alpha:g}"
+            ),
+            excess_risk=rounded(bound),
             noise_squared=rounded(chosen.steps * d * variance),
             # KLT Proposition 2.5, for the sensitivities of the clips
             paper_noise=(
@@ -249,68 +242,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             ),
             our_noise=rounded(sqrt(variance)),
         ),
-        gradients=_periods(chosen)
-        * (2 * chosen.batch * (chosen.period - 1) + chosen.first_batch)
-        * directions,
+        gradients=chosen.rows_read * directions,
     )
-
-
-def _periods(chosen: Layout) -> int:
-    return chosen.steps // chosen.period
-
-
-def _layouts(terms: _Terms, parameters: Parameters) -> Iterator[Layout]:
-    cap = PASSES_MAX if terms.passes else min(STEPS_MAX, terms.n)
-    for steps in [parameters.steps] if parameters.steps else _powers(cap):
-        for period in [parameters.period] if parameters.period else _powers(steps):
-            whole = steps - steps % period  # a whole number of periods
-            if whole == 0:
-                continue
-            for block in [parameters.block] if parameters.block else _powers(whole):
-                if block <= whole:
-                    found = _layout(terms, whole, period, block)
-                    if found is not None:
-                        yield found
-
-
-def _layout(terms: _Terms, steps: int, period: int, block: int) -> Layout | None:
-    D = terms.alpha / block
-    second = min(terms.turn * D, terms.most)
-    rows = terms.n if terms.passes else terms.n * period // steps
-    first_batch = batch = terms.n
-    if not terms.passes:
-        batch = max(1, int(rows / (terms.first / second + period - 1)))
-        first_batch = rows - (period - 1) * batch
-        if first_batch < 1:
-            return None
-    if terms.passes:
-        share = _first_share(terms.first, second, period, terms.norm)
-        times = steps // period
-        power = 1 if terms.norm == "l2" else 2  # of how many there are: epsilons add, not squares
-        noise = (2 * terms.first / terms.n) ** 2 * (times / share) ** power
-        if period > 1:
-            rest = (times * (period - 1) / (1 - share)) ** power
-            noise += (2 * second / terms.n) ** 2 * rest * period / 2
-        sampling = 0.0
-    else:
-        widest = max(terms.first / first_batch, second / batch if period > 1 else 0.0)
-        noise = (2 * widest * burden(terms.mechanism, terms.norm, period)) ** 2
-        sampling = terms.first**2 / first_batch + second**2 / batch * (period - 1)
-    G0 = sqrt(terms.d * terms.spread * noise / (2 * terms.rho) + sampling)
-    bound = terms.gap / (D * steps) + 1.5 * sqrt(terms.first**2 + G0**2) / sqrt(block) + G0
-    return Layout(steps, period, block, first_batch, batch, D, second, bound)
-
-
-def _first_share(first: float, second: float, period: int, norm: str) -> float:
-    """Of the budget of many passes, for whole gradients: where Delta_1^2/rho_1 + (N/2) Delta_2^2/rho_2
-    is smallest, rho being each release's; for Laplace noise the same with the squares of epsilons."""
-    if period == 1:
-        return 1.0
-    if norm == "l1":
-        ratio = float((2 / period * (first / second) ** 2) ** (1 / 3))
-    else:
-        ratio = sqrt(2.0) * first / second
-    return ratio / (ratio + period - 1)
 
 
 def _released(
@@ -319,35 +252,33 @@ def _released(
     p: Problem,
     clips: tuple[float, float],
     chosen: Layout,
-    terms: _Terms,
+    terms: Terms,
 ) -> tuple[SumLattice, SumLattice, Release, float]:
     """The two lattices, the release, and the variance of the noise in one coordinate of a mean."""
-    periods, period = _periods(chosen), chosen.period
+    periods, period = chosen.periods, chosen.period
     if not terms.passes:
         batches = chosen.first_batch, chosen.batch
         made = calibrate_prefixes(goal, facts, p, clips, batches, terms.mechanism, period)
         release: Release = Disjoint(parts=(made.release,), copies=periods)
         return made.first, made.later, release, made.variance(terms.mechanism, period)
+    n, first_batch, batch = facts.rows, chosen.first_batch, chosen.batch
     if period == 1:
-        lattice = calibrate(goal, facts, p, clips[0], times=periods)
-        release = Repeat(release=lattice.release(), times=periods)
-        return lattice, lattice, release, lattice.variance / facts.rows**2
-    units = max(1, int(goal.units * _first_share(*clips, period, terms.norm)))
-    first = calibrate(replace(goal, units=units), facts, p, clips[0], times=periods)
+        lattice = calibrate_sampled(goal, facts, p, clips[0], first_batch, n, periods)
+        release = sampled(lattice.release(), first_batch, n, periods)
+        return lattice, lattice, release, lattice.variance / first_batch**2
+    units = max(1, int(goal.units * first_share(*clips, period, terms.norm)))
+    of_first = replace(goal, units=units)
+    first = calibrate_sampled(of_first, facts, p, clips[0], first_batch, n, periods)
     rest, times = replace(goal, units=max(1, goal.units - units)), periods * (period - 1)
-    later = calibrate(rest, facts, p, clips[1], times=times)
+    later = calibrate_sampled(rest, facts, p, clips[1], batch, n, times)
     release = Sequence(
         parts=(
-            Repeat(release=first.release(), times=periods),
-            Repeat(release=later.release(), times=times),
+            sampled(first.release(), first_batch, n, periods),
+            sampled(later.release(), batch, n, times),
         )
     )
-    variance = (first.variance + (period - 1) / 2 * later.variance) / facts.rows**2
+    variance = first.variance / first_batch**2 + (period - 1) / 2 * later.variance / batch**2
     return first, later, release, variance
-
-
-def _powers(most: int) -> list[int]:
-    return [2**i for i in range(most.bit_length())]
 
 
 ALGORITHM = Algorithm(

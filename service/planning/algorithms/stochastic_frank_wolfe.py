@@ -1,18 +1,20 @@
-"""Noisy stochastic Frank-Wolfe: a stationary point of a smooth loss over an l_p ball, in one pass.
+"""Noisy stochastic Frank-Wolfe: a stationary point of a smooth loss over a bounded set, in one pass.
 
-**Problem.** Find w with ||w||_p <= W, 1 < p <= 2, whose Frank-Wolfe gap, the maximum over v in the
-ball of <grad F(w), w - v>, is small, for F(w) = E l(<w, x>, y) + (ridge/2) ||w||^2. l is smooth in
-its margin and need not be convex; rows have enforced norms. The l2 ball is p = 2.
+**Problem.** Find w in a convex set whose Frank-Wolfe gap, the maximum over v in it of <grad F(w), w -
+v>, is small, for F(w) = E l(<w, x>, y) + (ridge/2) ||w||^2. l is smooth in its margin and need not be
+convex; rows have enforced norms. Of the set a linear function's least point is asked for, and D, a
+bound on ||v - w||_p: for a ball of ||w||_p, 1 < p <= 2, that p and twice its radius, for an l1 ball
+and a simplex p = 1, for a box and a polytope p = 2. 1/p + 1/q = 1.
 
 **Schedule.** BGM algorithm 5, its rounds and estimator as in rounds.py. Batch t releases one noisy
 sum, of (1 - a) D_t + a g_t, a = 1/sqrt(t + 1), and d_t = (1 - a) d_(t-1) + that mean; then w <- w +
-a (v - w) with v = -W sign(d) |d|^(q-1)/||d||_q^(q-1), 1/p + 1/q = 1, which minimises <v, d_t> over
-the ball. A row's q-norm is at most Xq = X2^(2/q) Xinf^(1-2/q), so with A = 2 W Xq a step moves a
-margin by at most A a. To the descent's part the mean gap adds A sqrt(k sum of (p_tk C_k)^2/b_k), k
-= min(q - 1, 2 log d), for the sampling (l_q is k-regular), and 2 W times the q-norm of what d_t
-carries of the noise: d^(1/q) min(sqrt(q), sqrt(2 log 2d)) standard deviations. The number of rounds
-is the one with the least sum; Theorem 14 balances the same terms, for n^(-1/3) + (sqrt(d)/(n
-epsilon))^(2/5) up to logarithms.
+a (v - w) with a v of least <v, d_t> over the set: -W sign(d) |d|^(q-1)/||d||_q^(q-1) over a ball, a
+corner elsewhere. A row's q-norm is at most Xq = X2^(2/q) Xinf^(1-2/q), so with A = D Xq a step moves
+a margin by at most A a. To the descent's part the mean gap adds A sqrt(k sum of (p_tk C_k)^2/b_k), k
+= min(q - 1, 2 log d), for the sampling (l_q is k-regular), and D times the q-norm of what d_t
+carries of the noise: d^(1/q) min(sqrt(q), sqrt(2 log 2d)) standard deviations; among J vertices, no
+more than sqrt(2 log J) of them. The number of rounds is the one with the least sum; Theorem 14
+balances the same terms, for n^(-1/3) + (sqrt(d)/(n epsilon))^(2/5) up to logarithms.
 
 **Sensitivity.** Neighbours replace one record, which is in one batch, by its position. That batch
 releases a sum of q x, q integers within Q, x stored rows of enforced norm: replacing the record
@@ -22,9 +24,9 @@ X2) is a function of earlier releases: so the noise, fixed in lattice units (`la
 for C = L0), shrinks with the step actually made, and for w_t = w_(t-1) only the part a g_t is left.
 In gradients, the mean moves by at most (2/b_t) C_t X2.
 
-**Proof.** Everything after the noise is post-processing, batches are disjoint: the job costs one
-release. Bounding ||.||_2 by d^(1/p-1/2) ||.||_q, as the paper does, would give d^(1/p-1/2) Xq >=
-X2.
+**Proof.** Everything after the noise is post-processing, over whatever set; M is a bound for any p;
+batches are disjoint: the job costs one release. Bounding ||.||_2 by d^(1/p-1/2) ||.||_q, as the paper
+does, would give d^(1/p-1/2) Xq >= X2.
 
 **Errata.** Algorithm 5 adds noise for L0/b where replacement moves a mean by 2 L0/b, and
 for a change of a gradient by the size of the step to come, where it is as long as the step before.
@@ -33,7 +35,7 @@ with the whole epsilon each: here they are one release. The smoothness of the lo
 slopes are clipped.
 """
 
-from math import log, sqrt
+from math import inf, log, sqrt
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
@@ -42,7 +44,7 @@ from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Prediction, Schedule, rounded
 from service.planning.lattice import SumLattice, Target, calibrate, target
-from service.planning.needs import Needs
+from service.planning.needs import WITH_A_LOWEST_POINT, Needs
 from service.planning.problem import Problem, problem
 from service.planning.releases import Disjoint
 from service.planning.sets import FeasibleSet
@@ -89,7 +91,8 @@ class Parameters(BaseModel):
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     p, goal = problem(spec, facts), target(spec, facts)
     require_slope_bound(NAME, spec, p)
-    Xq = row_norm(facts, exponent(spec.set))
+    spec.set.require_columns(facts.columns)
+    Xq = row_norm(facts, spec.set.exponent)
     lattice = calibrate(goal, facts, p, p.lipschitz, times=1)
     candidates = [
         (_gap(layout[-1], lattice, spec, p, Xq), len(layout), layout)
@@ -110,7 +113,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             noise_squared=rounded(
                 p.d
                 * lattice.variance
-                * sum(c**2 for one in layout for c in _bounds(one, p, Xq))
+                * sum(c**2 for one in layout for c in _bounds(one, spec, p, Xq))
                 / p.lipschitz**2
             ),
             paper_noise=rounded(_paper(goal, layout[-1], p, spec.set, Xq)),
@@ -120,11 +123,6 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     )
 
 
-def exponent(feasible: FeasibleSet) -> float:
-    """p of the set's norm."""
-    return feasible.norm_exponent or 2.0
-
-
 def row_norm(facts: Facts, p: float) -> float:
     """Xq of the docstring: Hoelder's interpolation of the two enforced norms."""
     share = 2 * (p - 1) / p  # 2/q
@@ -132,18 +130,19 @@ def row_norm(facts: Facts, p: float) -> float:
     return float(l2**share * min(linf, l2) ** (1 - share))
 
 
-def _bounds(one: Round, p: Problem, Xq: float) -> list[float]:
+def _bounds(one: Round, spec: JobSpec, p: Problem, Xq: float) -> list[float]:
     """C_t, where every step is as long as it may be."""
-    return slope_bounds(p.lipschitz, p.smoothness * 2 * p.W * Xq, one.steps)
+    return slope_bounds(p.lipschitz, p.smoothness * spec.set.diameter(p.d) * Xq, one.steps)
 
 
 def _gap(one: Round, lattice: SumLattice, spec: JobSpec, p: Problem, Xq: float) -> float:
     """The docstring's bound on the mean gap of a last round."""
-    T, A, P = one.steps, 2 * p.W * Xq, exponent(spec.set)
-    q, per_slope = P / (P - 1), sqrt(lattice.variance) / p.lipschitz
+    T, D, P, corners = one.steps, spec.set.diameter(p.d), spec.set.exponent, spec.set.listed
+    A, q, per_slope = D * Xq, P / (P - 1) if P > 1 else inf, sqrt(lattice.variance) / p.lipschitz
     regular = min(q - 1, max(1.0, 2 * log(p.d)))
     long = p.d ** (1 / q) * min(sqrt(q), sqrt(2 * log(2 * p.d)))
-    bounds, sizes = _bounds(one, p, Xq), [len(rows) for rows in one.batches()]
+    long = long if corners is None else min(long, sqrt(2 * log(len(corners))))
+    bounds, sizes = _bounds(one, spec, p, Xq), [len(rows) for rows in one.batches()]
     pairs = list(zip(bounds, sizes, strict=True))
     sampled = carried([c**2 / rows for c, rows in pairs])
     noise = carried([(per_slope * c / rows) ** 2 for c, rows in pairs])
@@ -153,7 +152,7 @@ def _gap(one: Round, lattice: SumLattice, spec: JobSpec, p: Problem, Xq: float) 
             p.smoothness * A**2 + 4 * spec.ridge * p.W**2,
             T,
         )
-        + (A * sqrt(regular) * sum(sampled) + 2 * p.W * long * sum(noise)) / T
+        + (A * sqrt(regular) * sum(sampled) + D * long * sum(noise)) / T
     )
 
 
@@ -161,20 +160,21 @@ def _paper(goal: Target, last: Round, p: Problem, feasible: FeasibleSet, Xq: flo
     """BGM algorithm 5: sigma_(r,0) = 4 L0 d^(1/p - 1/2) sqrt(log(1/delta))/(b epsilon)."""
     if goal.delta == 0:
         return 0.0
-    longer = p.d ** (1 / exponent(feasible) - 0.5) * Xq
+    longer = p.d ** (1 / feasible.exponent - 0.5) * Xq
     return float(4 * p.lipschitz * longer * sqrt(-log(goal.delta)) / (last.rows * goal.epsilon))
 
 
 ALGORITHM = Algorithm(
     name=NAME,
-    title="Noisy stochastic Frank-Wolfe over an l_p ball, one pass",
+    title="Noisy stochastic Frank-Wolfe, one pass",
     paper=papers.BGM,
     algorithm="5",
     theorem="14",
-    problem="stationary points of smooth losses, convex or not, over an l_p ball, 1 < p <= 2",
+    problem="stationary points of smooth losses, convex or not, over an l_p ball or another bounded "
+    "set in which linear functions are minimised in closed form",
     cost="one noisy sum on disjoint batches: the price of a single release",
     needs=Needs(
-        sets=("lp_ball", "l2_ball"), margins="one", smooth=True, convexity="any", bounded_rows=True
+        sets=WITH_A_LOWEST_POINT, margins="one", smooth=True, convexity="any", bounded_rows=True
     ),
     parameters=Parameters,
     schedule=StochasticFrankWolfeSchedule,

@@ -17,6 +17,7 @@ class Box(BaseSet):
     lower: float = Field(default=-1.0, ge=-1e9, le=1e9)
     upper: float = Field(default=1.0, ge=-1e9, le=1e9)
     separable: ClassVar[bool] = True
+    has_lowest: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
@@ -27,8 +28,14 @@ class Box(BaseSet):
     def l2_radius(self, d: int) -> float:
         return sqrt(d) * max(abs(self.lower), abs(self.upper))
 
+    def diameter(self, d: int) -> float:
+        return sqrt(d) * (self.upper - self.lower)
+
     def project(self, w: Floats) -> Floats:
         return np.clip(w, self.lower, self.upper)
 
     def least(self, gradient: Floats) -> float:
         return float(np.minimum(self.lower * gradient, self.upper * gradient).sum())
+
+    def lowest(self, gradient: Floats) -> Floats:
+        return np.where(gradient > 0, self.lower, self.upper)

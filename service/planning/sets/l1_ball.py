@@ -17,6 +17,7 @@ class L1Ball(BaseSet):
     radius: float = Field(default=10.0, gt=0, le=1e9)
     has_vertices: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
+    has_lowest: ClassVar[bool] = True
 
     @property
     def l1_norm(self) -> float:
@@ -32,6 +33,12 @@ class L1Ball(BaseSet):
 
     def least(self, gradient: Floats) -> float:
         return -self.radius * float(np.abs(gradient).max())
+
+    def lowest(self, gradient: Floats) -> Floats:
+        """0 if all are alike."""
+        place = int(np.abs(gradient).argmax())
+        sign = float(np.nan_to_num(np.sign(gradient[place])))
+        return axis(gradient.size, place, -self.radius * sign)
 
     def scores(self, bounds: RowBounds, unit: float | None = None) -> Scores:
         entry = min(bounds.linf, bounds.l2)

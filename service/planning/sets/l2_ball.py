@@ -15,6 +15,7 @@ class L2Ball(BaseSet):
     radius: float = Field(default=10.0, gt=0, le=1e9)
     radial: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
+    has_lowest: ClassVar[bool] = True
 
     @property
     def norm_exponent(self) -> float:

@@ -15,6 +15,7 @@ class LpBall(BaseSet):
     p: float = Field(default=1.5, gt=1, le=2)
     radius: float = Field(default=10.0, gt=0, le=1e9)
     symmetric: ClassVar[bool] = True
+    has_lowest: ClassVar[bool] = True
 
     @property
     def norm_exponent(self) -> float:

@@ -2,7 +2,7 @@
 the vertices."""
 
 from functools import partial
-from math import ceil, frexp, sqrt
+from math import ceil, dist, frexp, sqrt
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ class Polytope(BaseSet):
     )
     has_projection: ClassVar[bool] = False
     has_vertices: ClassVar[bool] = True
+    has_lowest: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _is_rectangular(self) -> Self:
@@ -48,8 +49,28 @@ class Polytope(BaseSet):
     def l2_radius(self, d: int) -> float:
         return max(sqrt(sum(v * v for v in vertex)) for vertex in self.vertices)
 
+    def diameter(self, d: int) -> float:
+        return largest_pair(self.vertices, dist) if len(self.vertices) > 1 else 0.0
+
+    def start(self, d: int) -> Floats:
+        """Their mean."""
+        return np.asarray(np.array(self.vertices).mean(axis=0))
+
     def least(self, gradient: Floats) -> float:
-        return float(np.einsum("vi,i->v", np.array(self.vertices), gradient).min())
+        return float(self._along(gradient).min())
+
+    def lowest(self, gradient: Floats) -> Floats:
+        return np.array(self.vertices[int(self._along(gradient).argmin())])
+
+    def _along(self, gradient: Floats) -> Floats:
+        return np.asarray(np.einsum("vi,i->v", np.array(self.vertices), gradient))
+
+    def require_columns(self, columns: int) -> None:
+        if len(self.vertices[0]) != columns:
+            raise PlanRefused(
+                f"every vertex needs {columns} entries, one per feature of this dataset with the "
+                f"intercept first, and these have {len(self.vertices[0])}."
+            )
 
     @property
     def listed(self) -> Vertices:
@@ -57,11 +78,7 @@ class Polytope(BaseSet):
 
     def scores(self, bounds: RowBounds, unit: float | None = None) -> Scores:
         d, Q, vertices = bounds.columns, bounds.slope, self.vertices
-        if len(vertices[0]) != d:
-            raise PlanRefused(
-                f"every vertex needs {d} entries, one per feature of this dataset with the "
-                f"intercept first, and these have {len(vertices[0])}."
-            )
+        self.require_columns(d)
         require_choice(len(set(vertices)))
         far = partial(reach, bounds.linf, bounds.l2)
         width = largest_pair(vertices, far) * (1 + 2.0**-40)

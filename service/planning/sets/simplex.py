@@ -18,6 +18,7 @@ class Simplex(BaseSet):
     total: float = Field(default=1.0, gt=0, le=1e9)
     has_vertices: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
+    has_lowest: ClassVar[bool] = True
 
     @property
     def l1_norm(self) -> float:
@@ -31,6 +32,9 @@ class Simplex(BaseSet):
 
     def least(self, gradient: Floats) -> float:
         return self.total * float(gradient.min())
+
+    def lowest(self, gradient: Floats) -> Floats:
+        return axis(gradient.size, int(gradient.argmin()), self.total)
 
     def scores(self, bounds: RowBounds, unit: float | None = None) -> Scores:
         require_choice(bounds.columns)

@@ -7,12 +7,14 @@ over, for its position is drawn by a cipher and it lies where nobody has looked 
 """
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple
 
 from service.planning.spec import Facts
 
 STEP_SECONDS = 1e-4  # of any step, besides its rows: noise, projection, the interpreter
-SECONDS_MAX = 6.0  # of the rows and steps of a default schedule
+SECONDS_MAX = 6.0  # of the rows and steps of a default schedule, for up to MANY rows
+MANY = 10**6  # beyond, it grows with the root of the rows: in a fixed time no bound would fall
 PASSES_MIN, PASSES_MAX = 32, 512  # passes over the rows that it may take in any case, and at most
 
 
@@ -46,6 +48,7 @@ class Pace:
 
     def affords(self, steps: int, batch: int, rows: int) -> bool:
         """Whether a default schedule may have so many steps."""
-        within = max(PASSES_MIN * rows * self.passed, SECONDS_MAX)
+        longer = sqrt(max(1.0, rows / MANY))
+        within = max(PASSES_MIN * rows * self.passed, SECONDS_MAX * longer)
         few = steps * batch <= PASSES_MAX * rows
         return few and self.seconds(steps, batch, rows) <= within

@@ -167,6 +167,7 @@ class Candidate(NamedTuple):
     smoothness: float
     halvings: int = 0
     pull: float = 0.0
+    phases: int = 1
 
 
 def quickest(candidates: list[Candidate]) -> Candidate:

@@ -4,6 +4,7 @@
 
 onnx         predictions in ONNX Runtime and the like, from raw columns (onnx.py)
 sql          a SELECT with the predictions, for the database where the rows are (sql.py)
+skops        a fitted estimator (estimator.py); needs epsilond-client[skops]
 safetensors  the weights, with the card beside them (safetensors.py)
 markdown     a model card for people; html is the same as a page (document.py)
 json         the card as the service published it
@@ -13,7 +14,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from epsilond.export import document, onnx, safetensors, sql
+from epsilond.export import document, estimator, onnx, safetensors, sql
 from epsilond.model import Model
 
 
@@ -26,6 +27,7 @@ class Exporter:
 EXPORTERS = {
     "onnx": Exporter(".onnx", onnx.write),
     "sql": Exporter(".sql", lambda model: sql.select(model).encode()),
+    "skops": Exporter(".skops", estimator.write),
     "safetensors": Exporter(".safetensors", safetensors.write),
     "markdown": Exporter(".md", lambda model: document.markdown(model).encode()),
     "html": Exporter(".html", lambda model: document.html(model).encode()),
