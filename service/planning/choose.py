@@ -194,18 +194,21 @@ def _reason(candidates: list[Candidate]) -> str:
             f"{best.expected.low:.2g} and {best.expected.high:.2g})"
         )
     first = f"Of {len(able)} algorithms that can plan this, {best.algorithm} {told}"
-    if best.expected is not None and candidates[0].algorithm.constant:
-        return f"{first}."
+    return f"{first}." if candidates[0].algorithm.constant else first + _beside(best, second)
+
+
+def _beside(best: Plan, second: Plan) -> str:
     if best.expected is not None and second.expected is None:
-        return f"{first}; of the others nothing but bounds is known."
-    if _error(second) > error:
-        return f"{first}; next is {second.algorithm} with {_error(second):.6g}."
-    if best.expected is not None and _error(second) < error:
+        return "; of the others nothing but bounds is known."
+    error, other = _error(best), _error(second)
+    if other > error:
+        return f"; next is {second.algorithm} with {other:.6g}."
+    if best.expected is not None and other < error:
         return (
-            f"{first} of a model. {second.algorithm} often loses no more, {_error(second):.2g}, but far "
-            "more where columns have much to tell."
+            f" of a model. {second.algorithm} often loses no more, {other:.2g}, but far more where "
+            "columns have much to tell."
         )
     return (
-        f"{first}, as does {second.algorithm}; it evaluates {best.gradients} gradients and the other "
+        f", as does {second.algorithm}; it evaluates {best.gradients} gradients and the other "
         f"{second.gradients}."
     )

@@ -117,7 +117,7 @@ def test_where_nothing_is_expected_it_comes_last():
 def test_a_model_is_preferred_where_noise_leaves_one_although_the_constant_is_often_as_good():
     about = facts(rows=20_000)
     job = type(spec("auto")).model_validate(
-        spec("auto", 0.5, loss="hinge").model_dump(exclude={"set"})
+        spec("auto", 0.05, loss="hinge").model_dump(exclude={"set"})
     )
     made, choice = choose(compare(job, about, 2**50))
     assert made.algorithm == "preconditioned-descent"
