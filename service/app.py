@@ -23,6 +23,7 @@ from service.api import (
 )
 from service.api.conditional import Conditional
 from service.api.context import Context
+from service.api.examples import add_examples
 from service.api.feed import Feed
 from service.api.head import Head
 from service.api.limits import Limits
@@ -113,6 +114,7 @@ def _complete_description(app: FastAPI) -> None:
                 ref_template="#/components/schemas/{model}"
             )
             _require_kinds(document, document["components"]["schemas"])
+            add_examples(document["components"]["schemas"])
         return app.openapi_schema  # type: ignore[return-value]
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -52,7 +52,14 @@ def test_a_whole_job_from_the_command_line(service, tmp_path):
     assert ask("budget", "set", dataset, "1.0", "1e-6")["epsilon"] == 1.0
     spec = json.dumps(job(dataset, 0.2))
     assert ask("quote", "-", stdin=spec)["fits"]
+    assert ask("quotes", "show", "-", stdin=spec)["fits"]
+    compared = ask("quotes", "compare", "-", stdin=spec)
+    assert {row["algorithm"] for row in compared if row["refusal"] is None} >= {"gradient-descent"}
     done = ask("jobs", "submit", "-", "--wait", stdin=spec)
+    followed = epsilond("jobs", "follow", done["id"], env=env).splitlines()
+    assert followed == [
+        f"succeeded {done['progress']['steps_done']}/{done['progress']['steps_total']}"
+    ]
     assert done["state"] == "succeeded"
     card = ask("jobs", "model", done["id"])
     assert len(card["coef_"]) == 4

@@ -1,7 +1,11 @@
 """The committed OpenAPI document is the one that the application serves."""
 
+import re
+
 import yaml
 
+from service.api.examples import EXAMPLES
+from service.api.schemas import budgets, common, datasets, jobs, principals, quotes
 from service.app import create_app
 from service.config import Settings
 from tools.openapi import PATH, document
@@ -27,3 +31,21 @@ def test_every_operation_documents_its_problems_and_its_key():
     for line in references:
         name = line.strip().strip("'\"").rsplit("/", 1)[-1].rstrip("'")
         assert name in schema["components"]["schemas"], line
+
+
+def test_every_body_has_an_example_that_its_schema_takes():
+    document = create_app(Settings()).openapi()
+    bodies = {
+        reference
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        for media, content in operation.get("requestBody", {"content": {}})["content"].items()
+        if media == "application/json"
+        for reference in re.findall(r"components/schemas/(\w+)", str(content["schema"]))
+    }
+    assert bodies == EXAMPLES.keys()
+    for module in (budgets, common, datasets, jobs, principals, quotes):
+        for name in bodies & vars(module).keys():
+            vars(module)[name].model_validate(EXAMPLES[name])
+            bodies -= {name}
+    assert not bodies

@@ -182,13 +182,18 @@ class Data:
         """Middle and half length of the interval that labels are clipped to from here on, and which is
         [-1, 1] to all that follows: chosen from the data."""
         asked = self._plan.schedule.label_range()
-        if asked is None or self._plan.facts.label_bound != 1 or self._of_sums is not None:
+        if asked is None or self._plan.facts.label_bound != 1 or hasattr(self, "_sums"):
             raise WrongDataError("the Plan has no range of labels to choose, or sums came first")
         ballot = range_ballot(counted(self._rows), asked)
-        chosen = self._choice(ballot, asked.scale, range(self._rows.count))
-        middle, half = interval(chosen)
+        middle, half = interval(self._choice(ballot, asked.scale, range(self._rows.count)))
         self._rows = self._rows.relabelled(middle, half)
         return np.array([middle, half])
+
+    @guarded
+    def noisy_label_sum(self) -> Floats:
+        """The sum over all rows of y, plus noise."""
+        lattice = moments.lattice_of(self._plan, 0)
+        return self._moments(moments.label_sum(lattice), lattice) / lattice.label_units
 
     @guarded
     def noisy_means(self) -> Floats:
@@ -214,8 +219,7 @@ class Data:
             raise WrongDataError("sums of this Plan are over rows as they are stored")
         block, rounded = moments.derivation(plan.facts, constant, centre, a, radius)
         facts = derived(plan.facts, constant)
-        of_sums = plan.model_copy(update={"facts": facts})
-        self._of_sums = of_sums, self._rows.derived(facts, block)
+        self._of_sums = plan.model_copy(update={"facts": facts}), self._rows.derived(facts, block)
         self.use(self._lattices[0])
         return rounded
 
@@ -352,9 +356,7 @@ class Data:
     @property
     def _sums_of_vectors(self) -> Sums:
         if not isinstance(self._plan.lattice, SumLattice) or self._of_sums is None:
-            raise WrongDataError(
-                "the Plan has no lattice for sums, or none of rows as they are now"
-            )
+            raise WrongDataError("there is no lattice for sums, or none of rows as they are now")
         return self._sums
 
     @property
@@ -382,10 +384,8 @@ class Data:
         """Every noisy vector goes through here, and each of its units is worth `step`."""
         if self._clip is None:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
-        made_on: SumLattice | PointLattice | MomentLattice | CountLattice | None = lattice
-        if made_on is None:
-            of_plan = self._plan.lattice
-            made_on = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
+        of_plan = self._plan.lattice
+        made_on = lattice or (of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice)
         noisy = self._gate.vector(exact, made_on, rows, batch=batch, prefix=prefix)
         return noisy.astype(np.float64) * step
 

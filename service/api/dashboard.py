@@ -42,3 +42,7 @@ def mount(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     def index() -> FileResponse:
         return FileResponse(FOLDER / "index.html", headers=HEADERS)
+
+    @app.get("/docs", include_in_schema=False)
+    def reference() -> FileResponse:
+        return FileResponse(FOLDER / "docs.html", headers=HEADERS)

@@ -1,10 +1,10 @@
-"""The catalog of algorithms, and quotes: what a job would cost."""
+"""The catalog of algorithms."""
 
 from typing import Annotated
 
 import typer
 
-from service.cli.common import Spec, connect, read_json, show
+from service.cli.common import show
 
 
 def algorithms(
@@ -20,9 +20,3 @@ def algorithms(
         typer.echo(
             f"{algorithm.name}: {algorithm.title}\n  {algorithm.problem}\n  {algorithm.cost}"
         )
-
-
-def quote(spec: Spec) -> None:
-    """The Plan and price of a job, free of charge; of a list of jobs, which of them fit together."""
-    asked, client = read_json(spec), connect()
-    show(client.quote_batch(asked) if isinstance(asked, list) else client.quote(asked))

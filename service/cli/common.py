@@ -22,6 +22,7 @@ class Options:
     """What was said before the noun."""
 
     url: str = URL
+    key: str | None = None
     as_json: bool = False
 
 
@@ -75,4 +76,4 @@ def open_database() -> Any:
 
 
 def connect() -> Client:
-    return Client(options.url, retries=1)
+    return Client(options.url, options.key, retries=1)

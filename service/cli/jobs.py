@@ -1,10 +1,12 @@
 """`epsilond jobs`: submit, watch, cancel, and fetch what a job published."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from epsilond.results import Job
 from service.cli.common import Spec, connect, read_json, show
 
 commands = typer.Typer(no_args_is_help=True, help="Submit, watch, cancel, fetch.")
@@ -40,6 +42,21 @@ def jobs_list(
 @commands.command("show")
 def jobs_show(job: str) -> None:
     show(connect().job(job))
+
+
+@commands.command("follow")
+def jobs_follow(job: str) -> None:
+    """Until the job has ended: a bar on a terminal, elsewhere a line for each change. Exit code 1 if
+    it did not succeed."""
+
+    def line(view: Job) -> None:
+        progress = view["progress"]
+        typer.echo(f"{view['state']} {progress['steps_done']}/{progress['steps_total']}")
+
+    ended = connect().wait(job, None if sys.stdout.isatty() else line)
+    if ended["state"] != "succeeded":
+        typer.echo((ended["error"] or {}).get("message", f"it was {ended['state']}."), err=True)
+        raise typer.Exit(1)
 
 
 @commands.command("events")

@@ -169,6 +169,8 @@ MOMENTS = [
     ("preconditioned-descent", 2.0, 0.0, "same", 0.2, shared(1, 0.1)),
     ("sufficient-statistics", 17.0, 1e-6, "across", 0.75, {"loss": "squared", "parameters": {}}),
     ("sufficient-statistics", 2.0, 0.0, "across", 0.05, {"loss": "squared", "parameters": {}}),
+    ("best-constant", 17.0, 1e-6, "same", 0.85, {"loss": "logistic", "parameters": {}}),
+    ("best-constant", 2.0, 0.0, "same", 0.4, {"loss": "hinge", "parameters": {}}),
 ]
 HISTOGRAMS = [
     {"kind": "histogram", "column": "age", "bins": 9},

@@ -38,17 +38,27 @@ def test_no_page_has_a_serious_violation_or_overflows(browser, scene, theme):
         page.locator(".loading").first.wait_for(state="detached")
         if name == "upload":
             fill_upload(page)
-        found += violations(page, name)
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 800})
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            if wide > width:
-                found.append(f"{name} is {wide} wide in {width}")
+        found += violations(page, name) + overflows(page, name)
+    page.goto(f"{scene.url}/docs#post-v1-jobs")
+    page.get_by_text(
+        "Reserved and queued; follow Location.", exact=True
+    ).wait_for()  # the operation that was named is open
+    found += violations(page, "docs") + overflows(page, "docs")
     watched.context.close()
     assert found == []
     assert watched.errors == [] == watched.foreign
     # one dataset has no budget yet; and signing out may overtake a request that is under way
     assert {status for status, _, _ in watched.refusals} <= {401, 409}
+
+
+def overflows(page, name):
+    found = []
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        if wide > width:
+            found.append(f"{name} is {wide} wide in {width}")
+    return found
 
 
 def violations(page, name):
@@ -77,7 +87,7 @@ def test_the_chosen_theme_goes_before_the_systems(visit):
 
 
 def test_static_files_carry_the_policy_and_nothing_else_is_served(site):
-    for path in ("/", "/dashboard/app.js", "/dashboard/style.css"):
+    for path in ("/", "/docs", "/dashboard/app.js", "/dashboard/style.css"):
         answer = httpx.get(f"{site.url}{path}")
         assert answer.status_code == 200
         policy = answer.headers["content-security-policy"]
