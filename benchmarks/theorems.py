@@ -299,7 +299,7 @@ def heavy_tails() -> Iterator[Line]:
             "smooth: 1/sqrt(n)",
             "accelerated-clipped-sgd",
             "logistic",
-            {"set": SMALL_BALL},
+            {"set": BALL},
             0.5,
         ),
         ("30", "smooth and strongly convex: 1/n", "clipped-sgd", "logistic", ridge, 1.0),
