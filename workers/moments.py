@@ -21,7 +21,7 @@ from service.planning.shared.moments import (
 from service.planning.spec import Facts
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels import derive
-from workers.kernels.simd import Layout, accumulate_each
+from workers.kernels.simd import SIDE, Layout, accumulate_each
 from workers.rows import WrongDataError
 
 _ROWS = 1024  # of a block that stays in the second cache, next to its transpose
@@ -163,7 +163,8 @@ def derivation(
     units, worth = integer_weights(np.hstack([np.zeros((features, 1)), a]), facts.l2_units or 0)
     offsets = np.einsum("ij,j->i", units[:, 1:].astype(np.float64), centre / step)
     scales = worth * step / radius * DERIVED_UNITS
-    arguments = layout.pad(units), read_only(offsets), read_only(scales), constant, layout.fast
+    filled = np.vstack([units, np.zeros((-features % SIDE, facts.columns), dtype=np.int16)])
+    arguments = layout.pad(filled), read_only(offsets), read_only(scales), constant, layout.fast
 
     def block(x: Array) -> Array:
         out = np.empty(x.shape, dtype=np.int16)
