@@ -224,12 +224,13 @@ class Data:
         return rounded
 
     @guarded
-    def noisy_counts(self, counts: Counts) -> Floats:
-        """The tables of this release of the Plan, over its rows, one after the other, plus noise."""
+    def noisy_counts(self, counts: Counts, ranges: Floats | None = None) -> Floats:
+        """The Plan's tables of this release plus noise, with the ranges of those that have none."""
         if counts not in self._plan.counted:
             raise WrongDataError("tables are those of the Plan, and these are others")
         rows, lattice = self._rows.within(counts.start, counts.stop), counts.lattice
-        exact = self._rows.sum(add_tables(self._plan.facts, counts), sum(lattice.sizes), rows)
+        add = add_tables(self._plan.facts, counts, ranges)
+        exact = self._rows.sum(add, sum(lattice.sizes), rows)
         units = self._vector(exact, 1.0, rows, lattice=lattice)
         return np.asarray(units / np.repeat(lattice.weights, lattice.sizes))
 
