@@ -8,6 +8,7 @@ from tests.planning.cases import ROWS, facts, spec
 from workers.algorithms import RUNS
 from workers.data import Data
 from workers.gate import Gate
+from workers.held_out import HeldOutData
 from workers.progress import Progress
 from workers.randomness import Randomness
 
@@ -51,7 +52,10 @@ def data_for(made, gate=Gate, data=Data):
     x = rng.integers(-900, 900, (N, D)).astype(np.int16)
     y = np.where(rng.uniform(size=N) < 0.5, 1.0, -1.0)
     randomness = Randomness(KEY, made.digest())
-    seen = data(made, x, y, randomness, released=np.zeros(made.dimension))
+    if made.schedule.evaluates():
+        x, y = x[: made.facts.held_out], y[: made.facts.held_out]
+        data = HeldOutData if data is Data else data
+    seen = data(made, x, y, randomness, released=np.zeros(made.weights_named))
     seen._gate = gate(made, randomness)
     return seen
 

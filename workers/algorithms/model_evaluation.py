@@ -1,6 +1,6 @@
 """Runs what service/planning/algorithms/model_evaluation.py planned."""
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from service.planning.algorithms.model_evaluation import EvaluationSchedule
 from service.planning.plan import Plan
 from workers.data import Data
-from workers.held_out import HeldOutData
 from workers.progress import Progress
 
 
@@ -16,6 +15,6 @@ def run(plan: Plan, data: Data, progress: Progress) -> NDArray[np.float64]:
     schedule = plan.schedule
     assert isinstance(schedule, EvaluationSchedule)
     models = data.released.reshape(len(plan.spec.named), -1)
-    tables = cast(HeldOutData, data).noisy_scores(schedule.counts, models)
+    tables: NDArray[np.float64] = cast(Any, data).noisy_scores(schedule.counts, models)
     progress.step()
     return tables
