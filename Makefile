@@ -78,6 +78,9 @@ bench-kernels: ## kernels and samplers against memory, Opacus, scikit-learn and 
 bench-adult: ## accuracy on UCI Adult against other libraries; make bench-adult ARGS="--data FOLDER"
 	@python3 tools/dev.py run -- python -m benchmarks.adult $(ARGS)
 
+bench-coverage: ## how often intervals of summaries hold the truth; ARGS="--delta 0"
+	@python3 tools/dev.py run -- python -m benchmarks.coverage $(ARGS)
+
 bench-million: ## every algorithm through HTTP on a million rows by a hundred columns
 	@python3 tools/dev.py bench million $(ARGS)
 

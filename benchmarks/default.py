@@ -140,10 +140,12 @@ def main(arguments=None):
     parser.add_argument("--only", choices=("ours", "baselines", *PEERS), help="run no others")
     parser.add_argument("--problems", default="", help="names, with commas; otherwise all")
     parser.add_argument("--epsilons", default="", help="with commas")
-    parser.add_argument("--time", action="store_true", help="seconds, and nothing else")
+    parser.add_argument(
+        "--time", nargs="*", metavar="ROWSxCOLUMNS", help="seconds, and nothing else"
+    )
     options = parser.parse_args(arguments)
-    if options.time:
-        default_time.main()
+    if options.time is not None:
+        default_time.main(options.time or default_time.SIZES)
         return
     files = sorted(options.data.glob("*.npz")) if options.data else []
     names = [*map(str, files), *(name for name in NAMES if part(name) == "held")]

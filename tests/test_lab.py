@@ -112,7 +112,7 @@ def runs(rng, part, problems_count=30):
     for problem in range(problems_count):
         level = rng.normal(scale=0.5)
         for noise in np.linspace(-6, -1, 6):
-            features = expected.features(100, 1, np.exp(-2 * noise) / 20_000)
+            features = expected.pieces(noise)
             excess = np.exp(1.5 * noise + level + rng.normal(scale=0.2))
             yield Seen(part, f"{part}{problem}", "a", "squared", True, features, excess, None)
 
@@ -120,7 +120,7 @@ def runs(rng, part, problems_count=30):
 def test_a_line_predicts_problems_that_it_has_not_seen():
     rng = np.random.default_rng(1)
     line = calibrate.line(list(runs(rng, "fit")))
-    assert line.at(expected.features(100, 1, np.exp(6) / 20_000)) == pytest.approx(-4.5, abs=0.4)
+    assert line.at(expected.pieces(-3.0)) == pytest.approx(-4.5, abs=0.4)
     assert line.low < 0 < line.high
     held = list(runs(rng, "held", 200))
     off = np.array([np.log(run.excess) - line.at(run.features) for run in held])

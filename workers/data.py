@@ -182,13 +182,18 @@ class Data:
         """Middle and half length of the interval that labels are clipped to from here on, and which is
         [-1, 1] to all that follows: chosen from the data."""
         asked = self._plan.schedule.label_range()
-        if asked is None or self._plan.facts.label_bound != 1 or self._of_sums is not None:
+        if asked is None or self._plan.facts.label_bound != 1 or hasattr(self, "_sums"):
             raise WrongDataError("the Plan has no range of labels to choose, or sums came first")
         ballot = range_ballot(counted(self._rows), asked)
-        chosen = self._choice(ballot, asked.scale, range(self._rows.count))
-        middle, half = interval(chosen)
+        middle, half = interval(self._choice(ballot, asked.scale, range(self._rows.count)))
         self._rows = self._rows.relabelled(middle, half)
         return np.array([middle, half])
+
+    @guarded
+    def noisy_label_sum(self) -> Floats:
+        """The sum over all rows of y, plus noise."""
+        lattice = moments.lattice_of(self._plan, 0)
+        return self._moments(moments.label_sum(lattice), lattice) / lattice.label_units
 
     @guarded
     def noisy_means(self) -> Floats:
@@ -214,18 +219,18 @@ class Data:
             raise WrongDataError("sums of this Plan are over rows as they are stored")
         block, rounded = moments.derivation(plan.facts, constant, centre, a, radius)
         facts = derived(plan.facts, constant)
-        of_sums = plan.model_copy(update={"facts": facts})
-        self._of_sums = of_sums, self._rows.derived(facts, block)
+        self._of_sums = plan.model_copy(update={"facts": facts}), self._rows.derived(facts, block)
         self.use(self._lattices[0])
         return rounded
 
     @guarded
-    def noisy_counts(self, counts: Counts) -> Floats:
-        """The tables of this release of the Plan, over its rows, one after the other, plus noise."""
+    def noisy_counts(self, counts: Counts, ranges: Floats | None = None) -> Floats:
+        """The Plan's tables of this release plus noise, with the ranges of those that have none."""
         if counts not in self._plan.counted:
             raise WrongDataError("tables are those of the Plan, and these are others")
         rows, lattice = self._rows.within(counts.start, counts.stop), counts.lattice
-        exact = self._rows.sum(add_tables(self._plan.facts, counts), sum(lattice.sizes), rows)
+        add = add_tables(self._plan.facts, counts, ranges)
+        exact = self._rows.sum(add, sum(lattice.sizes), rows)
         units = self._vector(exact, 1.0, rows, lattice=lattice)
         return np.asarray(units / np.repeat(lattice.weights, lattice.sizes))
 
@@ -352,9 +357,7 @@ class Data:
     @property
     def _sums_of_vectors(self) -> Sums:
         if not isinstance(self._plan.lattice, SumLattice) or self._of_sums is None:
-            raise WrongDataError(
-                "the Plan has no lattice for sums, or none of rows as they are now"
-            )
+            raise WrongDataError("there is no lattice for sums, or none of rows as they are now")
         return self._sums
 
     @property
@@ -382,10 +385,8 @@ class Data:
         """Every noisy vector goes through here, and each of its units is worth `step`."""
         if self._clip is None:
             raise WrongDataError("the Plan has its clip chosen, and no sum comes before that")
-        made_on: SumLattice | PointLattice | MomentLattice | CountLattice | None = lattice
-        if made_on is None:
-            of_plan = self._plan.lattice
-            made_on = of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice
+        of_plan = self._plan.lattice
+        made_on = lattice or (of_plan if isinstance(of_plan, PointLattice) else self._sum_lattice)
         noisy = self._gate.vector(exact, made_on, rows, batch=batch, prefix=prefix)
         return noisy.astype(np.float64) * step
 

@@ -21,7 +21,7 @@ from service.planning.shared.moments import (
 from service.planning.spec import Facts
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels import derive
-from workers.kernels.simd import Layout, accumulate_each
+from workers.kernels.simd import SIDE, Layout, accumulate_each
 from workers.rows import WrongDataError
 
 _ROWS = 1024  # of a block that stays in the second cache, next to its transpose
@@ -50,7 +50,7 @@ def lattice_of(plan: Plan, order: int) -> MomentLattice:
 def require_consistent(facts: Facts, lattice: MomentLattice) -> None:
     """What the meter is told of moments is what is computed here."""
     order, norm, label, a = lattice.order, lattice.norm, lattice.label_units, lattice.diagonal
-    if facts.l2_units is None or (lattice.noise == "laplace") != (norm == "l1"):
+    if (order > 0 and facts.l2_units is None) or (lattice.noise == "laplace") != (norm == "l1"):
         raise WrongDataError("moments need a bound on every row, in the norm of their noise")
     if (
         a > largest_weight(facts, order, norm, label)
@@ -78,6 +78,17 @@ def first_moments(facts: Facts, lattice: MomentLattice) -> Add:
         total = np.zeros(lattice.entries(facts.columns), dtype=np.int64)
         derive.add_means(total, x, label_integers(y, 0.0, 1.0, units), l2_units, units, binary)
         return total * lattice.diagonal
+
+    return add
+
+
+def label_sum(lattice: MomentLattice) -> Add:
+    """The weighted sum of labels alone."""
+    units = lattice.label_units
+
+    def add(_: Array, y: Array) -> Sum:
+        total = label_integers(y, 0.0, 1.0, units).sum(keepdims=True)
+        return np.asarray(total * lattice.diagonal)
 
     return add
 
@@ -152,7 +163,8 @@ def derivation(
     units, worth = integer_weights(np.hstack([np.zeros((features, 1)), a]), facts.l2_units or 0)
     offsets = np.einsum("ij,j->i", units[:, 1:].astype(np.float64), centre / step)
     scales = worth * step / radius * DERIVED_UNITS
-    arguments = layout.pad(units), read_only(offsets), read_only(scales), constant, layout.fast
+    filled = np.vstack([units, np.zeros((-features % SIDE, facts.columns), dtype=np.int16)])
+    arguments = layout.pad(filled), read_only(offsets), read_only(scales), constant, layout.fast
 
     def block(x: Array) -> Array:
         out = np.empty(x.shape, dtype=np.int16)

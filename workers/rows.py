@@ -70,6 +70,7 @@ class Rows:
         if sum(a.nbytes for a in self._files) <= RESIDENT_BYTES:
             self._files = []
         self.count, self.row_bytes, self._anew = facts.rows, self._x[0].nbytes, anew
+        self._numbers = facts.label != "categorical"  # the labels; classes are not to be clipped
 
     def derived(self, facts: Facts, block: Callable[[Array], Array]) -> "Rows":
         """The rows that `block` makes of these: kept, or made anew for every sum if they are many."""
@@ -106,13 +107,13 @@ class Rows:
     ) -> Iterator[T]:
         """What `work` makes of each block of `size` rows (of all, or of a range), in the order of the
         rows, whichever thread did it; `in_turn` for work that goes on where the last block ended.
-        `bounded_labels` keeps labels within [-1, 1]."""
+        `bounded_labels` keeps labels that are numbers within [-1, 1]."""
         rows = range(self.count) if rows is None else rows
 
         def one(low: int) -> T:
             high = min(low + size, rows.stop)
             y = self._y[low:high]
-            if bounded_labels:
+            if bounded_labels and self._numbers:
                 y = read_only(np.clip(y, -1.0, 1.0))
             x = self._x[low:high]
             result = work(x if self._anew is None else read_only(self._anew(x)), y)
@@ -179,8 +180,8 @@ class Blocks:
     def __call__(
         self, work: Callable[[Array, Array], T], size: int, *, in_turn: bool = False
     ) -> Iterator[T]:
-        """What `work` makes of each block, in order. Labels are kept within [-1, 1], beyond which a
-        loss would be less smooth than was planned."""
+        """What `work` makes of each block, in order. Labels are kept within [-1, 1] (but for classes),
+        beyond which a loss would be less smooth than was planned."""
         self._require_open()
         blocks = self._rows.blocks(work, size, self._of, in_turn=in_turn, bounded_labels=True)
         for result in blocks:

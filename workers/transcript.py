@@ -34,8 +34,8 @@ ASKED = (
     *("settle_clip", "use", "noisy_sum", "noisy_sum_at", "noisy_batch", "noisy_change"),
     *("noisy_gradient", "begin_prefixes", "noisy_prefix", "noisy_point"),
     "noisy_minimum",
-    *("set_clip", "choose_label_range", "noisy_means", "noisy_moments", "derive"),
-    *("noisy_counts", "noisy_scores"),
+    *("set_clip", "choose_label_range", "noisy_label_sum", "noisy_means"),
+    *("noisy_moments", "derive", "noisy_counts", "noisy_scores"),
     *("choose", "begin_running_sum", "choose_by_running_sum"),
 )
 PUBLIC = ("corners", "drawn", "released", "stream")  # depends on no row

@@ -4,11 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from service.planning.lattice import SumLattice
 from service.planning.plan import Plan
 from service.planning.spec import Facts
-from workers.arrays import Add, Floats
+from workers.arrays import Add, Array, Floats
 from workers.kernels.simd import Layout
+from workers.kernels.steps import Steps
+
+# a pass over x and y in this order with such steps: moves w and adds iterates to the total
+Pass = Callable[[Floats, Floats, Array, Array, NDArray[np.int64], Steps], None]
 
 
 class Limits(Protocol):
@@ -32,4 +39,6 @@ class VectorKernel:
     gradients: Callable[[Plan, SumLattice, Limits, Floats], Add]
     # ||dl/dm||_2 of any record at w = 0, where gradients are multiples of the row
     slope_at_zero: Callable[[Facts], float] | None = None
+    # of points: a pass of averaged SGD over fixed rows, under a Plan's smoothing
+    averaged_pass: Callable[[Plan], Pass] | None = None
     mean_gradient: Callable[[Floats, Floats, Floats], Floats] | None = None  # of (x, y, w), exact

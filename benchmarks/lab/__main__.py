@@ -30,6 +30,10 @@ def options(arguments=None):
     parser.add_argument("--part", choices=("fit", "held"))
     parser.add_argument("--problems", default="", help="names, with commas; otherwise all")
     parser.add_argument("--epsilons", default="", help="with commas")
+    parser.add_argument(
+        "--losses", default="", help="names, with commas, on every problem they fit"
+    )
+    parser.add_argument("--delta", type=float, default=fits.DELTA)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="", help="beginnings of algorithms' names, with commas")
     parser.add_argument("--slow", action="store_true", help=f"also {', '.join(SLOW)}")
@@ -57,7 +61,8 @@ def main(arguments=None):
     only = tuple(filter(None, asked.only.split(",")))
     rows = []
     show(f"{'part':5}{'problem':22}{'loss':9}{'eps':>5}  {'best':>6}  auto, skill")
-    for cell in fits.cells(names, epsilons, others=not asked.first):
+    losses = tuple(filter(None, asked.losses.split(",")))
+    for cell in fits.cells(names, epsilons, not asked.first, losses, asked.delta):
         planned = fits.planned(cell, only)
         if not asked.slow:
             planned = planned.without(SLOW)

@@ -19,7 +19,7 @@ from service.planning.expected import Curve, features_of
 
 PATH = Path(expected.__file__).with_suffix(".json")
 # an excess risk below this is as good as none, and held-out rows tell no less
-LEAST = {"logistic": 3e-4, "softmax": 3e-4, "hinge": 3e-4}
+LEAST = dict.fromkeys(("logistic", "softmax", "hinge", "smoothed_hinge"), 3e-4)
 LEAST_OF_NUMBERS = 1e-5
 WIDTH = 1.72  # standard deviations on either side: nine in ten, by Student's t for some 20 problems
 PROBLEMS_MIN = 8  # a line through fewer is none
@@ -38,6 +38,7 @@ class Seen:
     features: tuple[float, ...]
     excess: float
     predicted: expected.Expected | None
+    pure: bool = False  # delta = 0
 
 
 def seen(rows: Iterable[Row], results: Results, seeds: int) -> Iterator[Seen]:
@@ -51,9 +52,8 @@ def seen(rows: Iterable[Row], results: Results, seeds: int) -> Iterator[Seen]:
                 best, _ = anchors(results, cell, seed)
                 excess = fit(results, cell, plan, seed)["loss"] - best["loss"]
                 auto = name == found.planned.auto
-                yield Seen(
-                    cell.part, cell.problem, name, cell.loss, auto, place, excess, plan.expected
-                )
+                of = cell.part, cell.problem, name, cell.loss
+                yield Seen(*of, auto, place, excess, plan.expected, cell.delta == 0)
 
 
 def floored(run: Seen) -> float:
@@ -91,21 +91,19 @@ def _least_squares(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def write(runs: Iterable[Seen], path: Path = PATH) -> None:
-    lines: dict[str, dict[str, list[Seen]]] = {}
+    """Lines of what was run; those of other algorithms and losses stay as they are."""
+    lines: dict[tuple[str, str, str], list[Seen]] = {}
     for run in runs:
         if run.part == "fit":
-            lines.setdefault(run.algorithm, {}).setdefault(run.loss, []).append(run)
-    curves = {
-        algorithm: {
-            loss: vars(line(those))
-            for loss, those in sorted(losses.items())
-            if len({run.problem for run in those}) >= PROBLEMS_MIN
-        }
-        for algorithm, losses in sorted(lines.items())
-    }
-    curves = {algorithm: those for algorithm, those in curves.items() if those}
-    stored = {"made_by": "make lab ARGS=--calibrate", "curves": curves}
-    path.write_text(json.dumps(stored, indent=1) + "\n")
+            name = "pure" if run.pure else "curves", run.algorithm, run.loss
+            lines.setdefault(name, []).append(run)
+    stored = {"made_by": "make lab ARGS=--calibrate", "curves": {}, "pure": {}}
+    if path.exists():
+        stored |= json.loads(path.read_text())
+    for (group, algorithm, loss), those in lines.items():
+        if len({run.problem for run in those}) >= PROBLEMS_MIN:
+            stored[group].setdefault(algorithm, {})[loss] = vars(line(those))
+    path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
     expected.curves.cache_clear()
 
 
@@ -118,8 +116,9 @@ def coverage(runs: Iterable[Seen]) -> Iterator[str]:
         excess = floored(run)
         inside = run.predicted.low <= excess <= run.predicted.high
         verdict = inside, excess <= run.predicted.median
+        delta = ", delta 0" if run.pure else ""
         for name in ("all", run.algorithm, *(["auto"] if run.auto else [])):
-            told.setdefault((run.part, name, run.loss), []).append(verdict)
+            told.setdefault((run.part, name + delta, run.loss), []).append(verdict)
     for (part, name, loss), verdicts in sorted(told.items()):
         inside, below = np.mean(verdicts, axis=0)
         yield (

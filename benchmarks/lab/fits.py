@@ -32,7 +32,11 @@ from workers.randomness import Randomness
 DELTA = 1e-6
 EPSILONS = (0.05, 0.1, 0.5, 1.0, 2.0, 8.0)
 FIRST = {"binary": "logistic", "numeric": "squared", "categorical": "softmax"}
-OTHERS = {"binary": ["hinge"], "numeric": ["absolute", "huber", "pinball"], "categorical": []}
+OTHERS = {
+    "binary": ["hinge", "smoothed_hinge"],
+    "numeric": ["absolute", "huber", "pinball"],
+    "categorical": [],
+}
 QUICK = ("mortgage", "credit", "churn", "wages", "linear-off-centre", "storms", "few", "plain")
 # of each part and kind of label a few, with the other losses too
 OTHERS_OF = ("credit", "union", "votes", "loans", "wages", "diamonds", "hotels", "linear-skew")
@@ -45,6 +49,7 @@ class Cell:
     problem: str
     loss: str
     epsilon: float
+    delta: float = DELTA
 
     @property
     def part(self) -> str:
@@ -67,13 +72,20 @@ class Planned:
         return replace(self, plans=plans)
 
 
-def cells(names: tuple[str, ...] = NAMES, epsilons=EPSILONS, others: bool = True) -> Iterator[Cell]:
-    """Problem by problem, so that each is loaded once."""
+def cells(
+    names: tuple[str, ...] = NAMES,
+    epsilons=EPSILONS,
+    others: bool = True,
+    losses: tuple[str, ...] = (),
+    delta: float = DELTA,
+) -> Iterator[Cell]:
+    """Problem by problem, so that each is loaded once. Of losses that are named, those that fit."""
     for name in names:
         kind = load(name).kind
-        more = OTHERS[kind] if others and name in OTHERS_OF else []
+        more = OTHERS[kind] if losses or (others and name in OTHERS_OF) else []
         for loss in [FIRST[kind], *more]:
-            yield from (Cell(name, loss, epsilon) for epsilon in epsilons)
+            if not losses or loss in losses:
+                yield from (Cell(name, loss, epsilon, delta) for epsilon in epsilons)
 
 
 def loss_of(cell: Cell) -> Any:
@@ -89,10 +101,10 @@ def planned(cell: Cell, only: tuple[str, ...] = ()) -> Planned:
             "dataset": "ds_lab",
             "algorithm": "auto",
             "loss": loss_of(cell),
-            "privacy": {"epsilon": cell.epsilon, "delta": DELTA},
+            "privacy": {"epsilon": cell.epsilon, "delta": cell.delta},
         }
     )
-    candidates = compare(spec, load(cell.problem).facts(cell.epsilon, DELTA), GRADIENTS_MAX)
+    candidates = compare(spec, load(cell.problem).facts(cell.epsilon, cell.delta), GRADIENTS_MAX)
     seconds = time.perf_counter() - start
     try:
         auto = choose(candidates)[0].algorithm

@@ -29,6 +29,13 @@ def of_margins(loss: BaseLoss, corner: float = 0.0) -> Slopes:
             return slope * (m - y - slope / 2), slope
 
         return huber
+    if kind == "smoothed_hinge":
+
+        def smoothed(m: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            slope = np.clip((1 - y * m) / loss.width, 0, 1)
+            return slope * (1 - y * m - loss.width * slope / 2), -y * slope
+
+        return smoothed
     low, high = {
         "absolute": lambda: (-1.0, 1.0),
         "pinball": lambda: (-loss.quantile, 1 - loss.quantile),

@@ -72,6 +72,7 @@ FAMILIES = {
     "linear-few": _numeric("fit", 1_000, 8),
     "linear-wide": _numeric("fit", 50_000, 200, useful=0.05),
     "linear-rare": _numeric("fit", 30_000, 5, categories=(20, 20, 20)),
+    "linear-hundredth": _numeric("fit", 500, 8, label_spread=0.005),
     "linear-exact": _numeric("held", 30_000, 20, signal=0.97),
     "linear-off-centre": _numeric("held", 20_000, 20, label_spread=0.03, label_centre=-0.7),
     "linear-student-t": _numeric("held", 20_000, 20, noise="t", tails="t", label_spread=0.1),
@@ -80,6 +81,7 @@ FAMILIES = {
     "linear-wider": _numeric("held", 100_000, 500, useful=0.02),
     "linear-rarer": _numeric("held", 10_000, 5, categories=(50, 10), label_spread=0.1),
     "linear-large": _numeric("held", 500_000, 40),
+    "linear-fewer-hundredth": _numeric("held", 400, 6, label_spread=0.005, label_centre=0.4),
     "linear-weak": _numeric("held", 20_000, 30, signal=0.03),
 }
 

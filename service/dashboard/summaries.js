@@ -1,25 +1,92 @@
-// What a job told of columns: shares as bars with their intervals.
+// What a job told of columns: shares as bars with their intervals, numbers as tables.
 import { card, empty, h, num, percent, plural, s, table } from "./ui.js";
 
 const SHOWN = 40; // cells that are drawn; the table has all
 const narrow = () => innerWidth < 560;
+const help = (...text) => h("p", { class: "help" }, ...text);
 const title = (told) =>
-  told.by === null ? told.column : `${told.column} by ${told.by}`;
+  told.columns?.join(", ") ?? (told.by ? `${told.column} by ${told.by}` : told.column);
 
 export function summaryCards(told) {
-  return told.map((one) => card(`${heading(one.kind)}: ${title(one)}`, shares(one), note(one)));
+  return told.map((one) => {
+    const [heading, draw] = KINDS[one.kind];
+    return card(`${heading}: ${title(one)}`, ...draw(one));
+  });
 }
 
-const heading = (kind) => ({ counts: "Counts", histogram: "Histogram" })[kind];
+const KINDS = {
+  counts: ["Counts", (told) => [shares(told), noteOnShares(told)]],
+  histogram: ["Histogram", (told) => [shares(told), noteOnShares(told)]],
+  quantiles: ["Quantiles", quantiles],
+  mean: ["Mean", mean],
+  correlations: ["Correlations", correlations],
+  bounds: ["Bounds", bounds],
+};
 
-function note(told) {
-  return h(
-    "p",
-    { class: "help" },
-    `Each bar is a share; its line is the interval that holds the population’s with probability `,
-    `${num(told.confidence)}, over the drawing of rows and the noise, whose standard deviation `,
-    `is ${num(told.noise)} in a count.`,
+const held = (told) =>
+  `that holds the population’s with probability ${num(told.confidence)}, over the drawing of rows ` +
+  "and the noise";
+
+function noteOnShares(told) {
+  return help(
+    `Each bar is a share; its line is the interval ${held(told)}, whose standard deviation is `,
+    `${num(told.noise)} in a count.`,
   );
+}
+
+const HEADS = ["number", "value", "low", "high"];
+const NUMBERS = { numbers: [1, 2, 3], hideCaption: true };
+const line = (name, { value, low, high }) => [
+  name,
+  num(value, 4),
+  low === null ? "–" : num(low, 4),
+  high === null ? "–" : num(high, 4),
+];
+
+function quantiles(told) {
+  const rows = told.quantiles.map((one) => line(`${num(100 * one.probability)} % below`, one));
+  return [
+    table("Quantiles", HEADS, rows, NUMBERS),
+    help(`Low and high are the interval ${held(told)}. A dash: the end of the range is one of them.`),
+  ];
+}
+
+function correlations(told) {
+  const rows = told.pairs.map((one) => line(`${one.first}, ${one.second}`, one));
+  return [
+    table("Correlations", HEADS, rows, NUMBERS),
+    help(`Low and high are the interval ${held(told)}, for columns that are about normal.`),
+  ];
+}
+
+function mean(told) {
+  const clipped = {
+    declared: "the declared range",
+    given: "the range that was asked",
+    moment: "a range that follows from the bound on a moment",
+    private: "a range that was chosen from the data",
+  }[told.clip];
+  const log = told.log1p ? " All numbers are of log(1 + value)." : "";
+  const bias = told.bias
+    ? ` The interval allows for ${num(told.bias)} on either side besides: clipping, or resolution.`
+    : "";
+  return [
+    table("Mean", HEADS, [line("mean", told.mean), line("variance", told.variance)], NUMBERS),
+    help(
+      `Of values clipped to ${clipped}, ${num(told.lower)} to ${num(told.upper)}. Low and high are `,
+      `the interval ${held(told)}.${bias}${log}`,
+    ),
+  ];
+}
+
+function bounds(told) {
+  return [
+    table("Share within the bounds", HEADS, [line("share within", told.inside)], NUMBERS),
+    help(
+      `Suggested: lower ${num(told.lower, 4)}, upper ${num(told.upper, 4)}. Low and high are the `,
+      `interval ${held(told)}.`,
+    ),
+  ];
 }
 
 function nameOf(cell) {

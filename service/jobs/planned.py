@@ -107,11 +107,13 @@ def facts_for(
 
 
 def with_columns(facts: Facts, dataset: Row[Any], spec: JobSpec) -> Facts:
-    """The same facts, with the columns that this job's summaries or evaluation name."""
+    """The same facts, with the columns that this job's summaries or evaluation name. Summaries are
+    over all rows, since nothing is fitted that could be judged by those held out."""
     if not spec.summaries and (spec.evaluate is None or spec.evaluate.by is None):
         return facts
     columns = described(Schema.model_validate_json(dataset.schema), spec)
-    return facts.model_copy(update={"described": columns})
+    every = {"rows": facts.rows + facts.held_out, "held_out": 0} if spec.summaries else {}
+    return facts.model_copy(update={"described": columns, **every})
 
 
 def plan_for(facts: Facts, settings: Settings, spec: JobSpec) -> PlannedSpec:

@@ -33,6 +33,7 @@ class Algorithm:
     ]  # the rest of a job that it takes; one per kernel of its own
     # its place among those of which nothing is expected, for delta > 0 and for delta = 0
     places: tuple[int, int] = (LAST, LAST)
+    constant: bool = False  # its models look at no column
     own_objective: bool = False  # it answers another question than what minimises the mean loss
     either: bool = False  # of a convex loss it predicts the risk, of another one a stationarity
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.errors import PlanRefused
+from service.planning.advice import break_even
 from service.planning.algorithm import LAST, Algorithm
 from service.planning.catalog import CATALOG, plan
 from service.planning.conversion import EPSILON_MAX
+from service.planning.expected import noise_of
 from service.planning.plan import Plan
 from service.planning.spec import Facts, JobSpec
 
@@ -87,9 +89,9 @@ def compare(spec: JobSpec, facts: Facts, gradients_max: int) -> list[Candidate]:
 
 
 def choose(candidates: list[Candidate]) -> tuple[Plan, Choice]:
-    """The smallest expected error, where one is known; else by the algorithms' places, then the
-    smallest bound on it; of equals, the fewest gradients. The Plan names what was taken, so it says
-    all by itself what will run."""
+    """The smallest expected error, where one is known, and no model where noise is too loud; else by
+    the algorithms' places, then the smallest bound on it; of equals, the fewest gradients. The Plan
+    names what was taken, so it says all by itself what will run."""
     best, others = candidates[0], candidates[1:]
     if best.plan is None:
         raise PlanRefused(
@@ -133,11 +135,21 @@ def epsilon_for_noise(spec: JobSpec, facts: Facts, gradients_max: int, noise: fl
     return found
 
 
-def _rank(candidate: Candidate) -> tuple[bool, bool, int, float, int, str]:
+def _rank(candidate: Candidate) -> tuple[bool, bool, bool, int, float, int, str]:
     made, name = candidate.plan, candidate.algorithm.name
     if made is None:
-        return True, True, LAST, 0.0, 0, name
-    return False, made.expected is None, _place(candidate), _error(made), made.gradients, name
+        return True, True, True, LAST, 0.0, 0, name
+    unknown, loud = made.expected is None, _too_loud(candidate)
+    return False, unknown, loud, _place(candidate), _error(made), made.gradients, name
+
+
+def _too_loud(candidate: Candidate) -> bool:
+    """Beyond the noise at which the best constant is as good as any model no model is taken: there
+    what is expected of models rests on few problems, and on where their labels happen to lie."""
+    made = candidate.plan
+    if made is None or made.expected is None or candidate.algorithm.constant:
+        return False
+    return noise_of(made.spec, made.facts) > break_even(made.spec, made.facts)
 
 
 def _place(candidate: Candidate) -> int:
@@ -168,12 +180,20 @@ def _reason(candidates: list[Candidate]) -> str:
         )
     if best.expected is None:
         told = f"predicts the smallest excess risk, {error:g}"
+    elif candidates[0].algorithm.constant:
+        told = (
+            f"is expected to have an excess risk of {error:.2g} (nine in ten times between "
+            f"{best.expected.low:.2g} and {best.expected.high:.2g}), and with so much noise no model "
+            "is expected to do better"
+        )
     else:
         told = (
             f"is expected to have the smallest excess risk, {error:.2g} (nine in ten times between "
             f"{best.expected.low:.2g} and {best.expected.high:.2g})"
         )
     first = f"Of {len(able)} algorithms that can plan this, {best.algorithm} {told}"
+    if best.expected is not None and candidates[0].algorithm.constant:
+        return f"{first}."
     if best.expected is not None and second.expected is None:
         return f"{first}; of the others nothing but bounds is known."
     if _error(second) > error:

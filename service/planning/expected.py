@@ -4,8 +4,8 @@
 defaults lab and fits, for each of them and each loss, the logarithm of the excess population risk by
 a line with two bends in the logarithm of one number that is public: how loud noise is for so many
 weights, rows and so much privacy. What labels depend on is not public, and most of the width of the
-band, which holds nine in ten runs, is that. The lines are in expected.json; with new ones the same
-facts may plan differently, so they are a new planner version.
+band, which holds nine in ten runs, is that. For delta = 0 there are lines of their own. The lines are
+in expected.json; with new ones the same facts may plan differently, so they are a new planner version.
 
 A job that chooses its own steps, set or ridge is another one than was run: of it nothing is expected,
 and the theorem's bound is all there is.
@@ -49,10 +49,8 @@ class Curve:
         return self.intercept + sum(a * b for a, b in zip(self.slopes, features, strict=True))
 
 
-def features(rows: int, weights: int, rho: float) -> tuple[float, ...]:
-    """log of d/(n sqrt(2 rho)), in three pieces: the noise of one mean gradient over all rows, over
-    what a weight's share of it is."""
-    noise = log(weights / rows / sqrt(2 * rho))
+def pieces(noise: float) -> tuple[float, ...]:
+    """Of a line with bends."""
     first, second = KNOTS
     return (
         min(noise, first),
@@ -69,17 +67,32 @@ def rho(epsilon: float, delta: float) -> float:
 
 def features_of(needs: Needs, spec: JobSpec, facts: Facts) -> tuple[float, ...] | None:
     """None where nothing like it was run."""
-    delta = facts.account.delta if spec.privacy.delta is None else spec.privacy.delta
     bounded = facts.storage == "fixed" and facts.label != "unbounded"
-    if not (bounded and delta > 0 and _at_defaults(needs, spec, facts)):
-        return None
-    weights = spec.loss.weights(facts.columns, facts.classes)
-    return features(facts.rows, weights, rho(spec.privacy.epsilon, delta))
+    known = bounded and _at_defaults(needs, spec, facts)
+    return pieces(noise_of(spec, facts)) if known else None
+
+
+def noise_of(spec: JobSpec, facts: Facts) -> float:
+    """The logarithm of d/(n sqrt(2 rho)). Of Laplace's noise, which is sqrt(d) times as long, of
+    d^1.5/(n epsilon)."""
+    weights, epsilon = spec.loss.weights(facts.columns, facts.classes), spec.privacy.epsilon
+    if is_pure(spec, facts):
+        return log(weights**1.5 / facts.rows / epsilon)
+    return log(weights / facts.rows / sqrt(2 * rho(epsilon, delta_of(spec, facts))))
+
+
+def delta_of(spec: JobSpec, facts: Facts) -> float:
+    return facts.account.delta if spec.privacy.delta is None else spec.privacy.delta
+
+
+def is_pure(spec: JobSpec, facts: Facts) -> bool:
+    return delta_of(spec, facts) == 0
 
 
 def expected(algorithm: str, needs: Needs, spec: JobSpec, facts: Facts) -> Expected | None:
     """Of a job whose set has its name, as in a Plan."""
-    curve, found = curves().get((algorithm, spec.loss.kind)), features_of(needs, spec, facts)
+    curve = curves(is_pure(spec, facts)).get((algorithm, spec.loss.kind))
+    found = features_of(needs, spec, facts)
     if curve is None or found is None:
         return None
     middle = curve.at(found)
@@ -92,11 +105,11 @@ def expected(algorithm: str, needs: Needs, spec: JobSpec, facts: Facts) -> Expec
 
 
 @cache
-def curves() -> dict[tuple[str, str], Curve]:
+def curves(pure: bool = False) -> dict[tuple[str, str], Curve]:
     stored = json.loads(Path(__file__).with_suffix(".json").read_text())
     return {
         (algorithm, loss): Curve(**{**curve, "slopes": tuple(curve["slopes"])})
-        for algorithm, losses in stored["curves"].items()
+        for algorithm, losses in stored["pure" if pure else "curves"].items()
         for loss, curve in losses.items()
     }
 

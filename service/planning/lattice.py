@@ -127,7 +127,7 @@ class MomentLattice(_Lattice):
     """How noisy moments of rows and label are made; every field may be published."""
 
     kind: Literal["moment"] = "moment"
-    order: Literal[1, 2]
+    order: Literal[0, 1, 2]  # 0: the sum of labels alone
     diagonal: PositiveInt  # the weight of an entry of the diagonal in what is released
     beside: PositiveInt  # that of one beside it
     label_units: PositiveInt  # the bound on a label, as one more entry of the row
@@ -139,7 +139,7 @@ class MomentLattice(_Lattice):
 
     def entries(self, columns: int) -> int:
         """Of what is released. Of the columns, the first is the constant."""
-        return columns + 2 if self.order == 1 else columns * (columns + 1) // 2
+        return {0: 1, 1: columns + 2, 2: columns * (columns + 1) // 2}[self.order]
 
 
 class CountLattice(_Lattice):

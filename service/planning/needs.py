@@ -42,6 +42,7 @@ class Needs:
     margins: Literal["one", "some", "any"] = "any"  # of a loss; a geometric median has none
     smooth: Literal[False, True, "if convex"] = False
     parabola: bool = False  # the squared loss: its slope is a line without an end
+    mean_tells: bool = False  # a loss of y m, or the squared one: its best constant is of the mean
     convexity: Literal["convex", "weakly convex", "any"] = "convex"  # for a linear model
     models: tuple[str, ...] = ("linear",)
     regularisers: dict[str, tuple[str, ...]] = field(default_factory=dict)  # with their sets
@@ -83,6 +84,7 @@ class Needs:
             "a smooth loss": self.smooth is True,
             "a smooth loss, if it is convex": self.smooth == "if convex",
             "the squared loss": self.parabola,
+            "a loss of y m, or the squared one": self.mean_tells,
             "a loss of one margin": self.margins == "one",
             "a loss of margins": self.margins == "some",
             f"the set {either(self.sets)}": self.sets != ANY_SET,
@@ -180,6 +182,9 @@ class Needs:
             )
         if self.parabola and not self._takes_parabola(loss):
             yield Misfit(f"is for the squared loss, and {kind} is another", instead())
+        if self.mean_tells and not self._takes_mean(loss):
+            says = f"rests on a constant that follows from a mean, and that of {kind} does not"
+            yield Misfit(says, instead())
         if not self._takes_corner(loss, spec.model.kind == "linear" and loss.convex):
             yield Misfit(f"needs a smooth loss and {kind} has a corner", instead())
 
@@ -223,6 +228,7 @@ class Needs:
     def _takes_loss(self, loss: BaseLoss) -> bool:
         fits = self._takes_margins(loss) and self._takes_convexity(loss)
         fits = fits and (self._takes_parabola(loss) or not self.parabola)
+        fits = fits and (self._takes_mean(loss) or not self.mean_tells)
         return fits and self._takes_corner(loss, loss.convex)
 
     def _takes_corner(self, loss: BaseLoss, convex: bool) -> bool:
@@ -233,6 +239,9 @@ class Needs:
             return False
         slope = loss.scalar()
         return slope.straight and slope.argument == "residual" and slope.jump == inf
+
+    def _takes_mean(self, loss: BaseLoss) -> bool:
+        return loss.margin and (loss.scalar().argument == "margin" or self._takes_parabola(loss))
 
     def _takes_margins(self, loss: BaseLoss) -> bool:
         if self.margins == "one":

@@ -64,4 +64,48 @@ class HistogramAsked(_Ranged):
     bins: int = Field(default=20, ge=2, le=1000)
 
 
-Summary = Annotated[CountsAsked | HistogramAsked, Field(discriminator="kind")]
+class QuantilesAsked(_Ranged):
+    """The numbers below which these shares lie, to a 256th of the range."""
+
+    kind: Literal["quantiles"] = "quantiles"
+    probabilities: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
+        default=(0.25, 0.5, 0.75), min_length=1, max_length=99
+    )
+
+
+class MeanAsked(_Ranged):
+    """Mean and variance of a number. Where no range is declared or given, values are clipped: at a
+    length that follows from a bound on a moment (Lowy and Razaviyayn 2023, algorithm 1), which the
+    interval then includes, or to a range that is chosen from the data for a part of the budget."""
+
+    kind: Literal["mean"] = "mean"
+    moment: float | None = Field(
+        default=None, ge=1.5, le=100, description="k, with moment_bound r: E|X|^k is at most r^k."
+    )
+    moment_bound: float | None = Field(default=None, gt=0, description="r, in the column's units.")
+
+
+class BoundsAsked(_Summary):
+    """A lower and an upper bound to declare for a column: the ends of the outermost parts of a
+    logarithmic grid (or of 64 parts of its range) that certainly hold records."""
+
+    kind: Literal["bounds"] = "bounds"
+
+
+class CorrelationsAsked(Kind):
+    """The correlation of every pair of some columns that have declared bounds, the label among them if
+    it is named."""
+
+    kind: Literal["correlations"] = "correlations"
+    columns: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
+        min_length=2, max_length=32
+    )
+
+    def names(self) -> tuple[str | None, ...]:
+        return self.columns
+
+
+Summary = Annotated[
+    CorrelationsAsked | CountsAsked | HistogramAsked | QuantilesAsked | MeanAsked | BoundsAsked,
+    Field(discriminator="kind"),
+]

@@ -8,7 +8,10 @@ over a range of rows. Those of `Cells` put every record in exactly one cell. The
 moves the sum by at most sqrt(`squared`) in l2 and `absolute` in l1:
 
     cells    one count falls by 1 and another rises by 1: sqrt(2), and 2
-    moments  see `Moments`
+    moments  with a = |t - t'|, b = |t + t'|, a + b <= 2B: in l2 a sqrt(1 + (b/B)^2), which is largest
+             at a = 2B, for (2 - p)^2 (1 + p^2) <= 4 on [0, 2]; in l1 a (1 + b/B), largest at a = 3B/2.
+             Rounding t^2/B moves the difference by at most 1: 2B + 1, and 9B/4 + 1
+    products see `Products`
 
 Several tables that leave together, times integer weights a, are one vector: squares and absolute
 values add, D^2 = sum a^2 squared (rounded up to an integer D) in l2, D = sum a absolute in l1. One
@@ -21,7 +24,7 @@ To add a table: its class here and in `Table` below, and its function in workers
 from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -38,7 +41,8 @@ from service.planning.scored import Below, Confusion, Errors, Losses, Scores
 from service.planning.table import BaseTable
 
 ENTRIES_MAX = 2**20  # of all that leaves together: a card holds a number for each
-_PRECISION = 2**16  # the least weight: what rounding a sensitivity up to an integer may cost
+_PRECISION, _WEIGHT_MIN = 2**16, 2**10  # of an entry's unit: what rounding weights down may cost
+MOMENT_UNITS = 2**15  # B: of half a range
 LABEL = 0  # the column that stands for the label: stored rows have the constant there
 
 
@@ -94,9 +98,102 @@ class Crossed(BaseTable):
         return self.first.size * self.second.size
 
 
+class Magnitudes(BaseTable):
+    """How many records have a value of each sign and size: a cell for every power of two from 2^least
+    to 2^most, and one in the middle for what is smaller. In stored units, for what has no range."""
+
+    kind: Literal["magnitudes"] = "magnitudes"
+    column: NonNegativeInt
+    least: int = -40
+    most: int = 60
+
+    @property
+    def size(self) -> int:
+        return 2 * (self.most - self.least + 1) + 1
+
+    def edges(self, cell: int) -> tuple[float, float]:
+        """Between which values it is."""
+        middle = self.size // 2
+        if cell == middle:
+            return -(2.0**self.least), 2.0**self.least
+        away = abs(cell - middle) - 1
+        near, far = 2.0 ** (self.least + away), 2.0 ** (self.least + away + 1)
+        return (near, far) if cell > middle else (-far, -near)
+
+
+class Moments(BaseTable):
+    """The sums of t and of t^2/B, rounded, over the records, for t the value's place in [low, high] as
+    an integer from -B to B: values beyond are clipped. Without a range, one is given that follows from
+    what was released before."""
+
+    kind: Literal["moments"] = "moments"
+    squared: ClassVar[int] = (2 * MOMENT_UNITS + 1) ** 2
+    absolute: ClassVar[int] = 9 * MOMENT_UNITS // 4 + 1
+    largest: ClassVar[int] = MOMENT_UNITS
+    column: NonNegativeInt
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def size(self) -> int:
+        return 2
+
+
+class Products(BaseTable):
+    """The sums over the records of p places t, as in `Moments`; of their squares t^2/B; and, times
+    less than sqrt(2), of the products of two of them over B, rounded.
+
+    With z = t/B in [-1, 1]^p before and w after, c = <z, w>: in l2 a record moves places by |z - w|^2
+    and the others by no more than the matrix zz' - ww', |z|^4 + |w|^4 - 2c^2, together by at most
+    2p - 2c + 2p^2 - 2c^2 <= 2 (p + 1/2)^2, at c = -1/2. In l1 a place and its square move by 9/4, and
+    products by what is convex in every entry of z and of w, so largest at signs, where a pair differs
+    if one of the two changed: twice the most that a cut of p has, floor(p^2/4). Rounding moves an
+    entry by at most 1.
+    """
+
+    kind: Literal["products"] = "products"
+    BESIDE: ClassVar[int] = 46340  # over 2^15: below sqrt(2)
+    largest: ClassVar[int] = 2 * MOMENT_UNITS
+    columns: Annotated[tuple[NonNegativeInt, ...], Field(min_length=2, max_length=32)]
+    ranges: tuple[tuple[float, float], ...]
+
+    @model_validator(mode="after")
+    def _each_column_has_a_range(self) -> Self:
+        if len(self.ranges) != len(self.columns):
+            raise ValueError("each column has a range")
+        return self
+
+    @property
+    def size(self) -> int:
+        p = len(self.columns)
+        return p + p * (p + 1) // 2
+
+    @property
+    def squared(self) -> int:  # type: ignore[override]
+        p = len(self.columns)
+        return (_root(((2 * p + 1) * MOMENT_UNITS) ** 2 // 2 + 1) + _root(p * (p + 1) // 2)) ** 2
+
+    @property
+    def absolute(self) -> int:  # type: ignore[override]
+        p, B = len(self.columns), MOMENT_UNITS
+        beside = 2 * (p * p // 4) * B * self.BESIDE // 2**15 + 1
+        return p * (9 * B // 4 + 1) + beside + p * (p - 1) // 2
+
+
 Cells = Annotated[Categories | Classes | Bins, Field(discriminator="kind")]
 Table = Annotated[
-    Categories | Classes | Bins | Crossed | Confusion | Scores | Losses | Errors | Below,
+    Categories
+    | Classes
+    | Bins
+    | Crossed
+    | Magnitudes
+    | Moments
+    | Products
+    | Confusion
+    | Scores
+    | Losses
+    | Errors
+    | Below,
     Field(discriminator="kind"),
 ]
 Crossed.model_rebuild()
@@ -141,8 +238,10 @@ def calibrate_counts(
     if entries > ENTRIES_MAX:
         raise PlanRefused(f"{entries} numbers in one release; the most is {ENTRIES_MAX}.")
     norm, bits = norm_of(goal), 1
-    while min(weights := _weights(goal, tables, shares, bits)) < _PRECISION:
+    least = [max(_PRECISION // table.largest, _WEIGHT_MIN) for table in tables]
+    while any(a < b for a, b in zip(_weights(goal, tables, shares, bits), least, strict=True)):
         bits += 1
+    weights = _weights(goal, tables, shares, bits)
     largest = max(a * table.largest for a, table in zip(weights, tables, strict=True))
     if bits > BITS_MAX or (stop - start) * largest >= 2**62:
         raise PlanRefused(

@@ -144,6 +144,68 @@ def test_a_column_without_bounds_is_counted_on_a_range_that_is_given(scene):
     near(cells, np.histogram(data["pay"], bins=[-1e9, 2000, 3000, 4000, 1e9])[0])
 
 
+def within(estimate, truth):
+    assert estimate["low"] <= estimate["value"] <= estimate["high"]
+    assert estimate["low"] <= truth <= estimate["high"]
+
+
+def test_quantiles_and_means_are_in_the_owners_units(scene):
+    """The whole file's, which an interval for the population holds all the more."""
+    owner, dataset, data = scene
+    quantiles, mean, size, pairs = told(
+        owner,
+        ask(
+            dataset,
+            {"kind": "quantiles", "column": "age", "probabilities": [0.1, 0.5]},
+            {"kind": "mean", "column": "age"},
+            {"kind": "mean", "column": "size"},
+            {"kind": "correlations", "columns": ["age", "size", "sick"]},
+            epsilon=10.0,
+        ),
+    )
+    assert [q["probability"] for q in quantiles["quantiles"]] == [0.1, 0.5]
+    for found in quantiles["quantiles"]:
+        within(found, np.quantile(data["age"], found["probability"]))
+        assert found["high"] - found["low"] < 8
+    within(mean["mean"], data["age"].mean())
+    within(mean["variance"], data["age"].var())
+    assert (mean["lower"], mean["upper"], mean["clip"]) == (0, 100, "declared")
+    logs = np.log1p(data["size"])
+    within(size["mean"], logs.mean())
+    within(size["variance"], logs.var())
+    found = {(one["first"], one["second"]): one for one in pairs["pairs"]}
+    assert list(found) == [("age", "size"), ("age", "sick"), ("size", "sick")]
+    within(found["age", "size"], np.corrcoef(data["age"], logs)[0, 1])
+    assert size["log1p"] and size["upper"] == pytest.approx(np.log(1000))
+
+
+def test_bounds_are_suggested_and_a_mean_needs_none(scene):
+    owner, dataset, data = scene
+    if "pay" not in data:
+        (found,) = told(owner, ask(dataset, {"kind": "bounds", "column": "age"}))
+        assert found["lower"] <= 5 and found["upper"] >= 95 and found["inside"]["high"] == 1
+        return
+    bounds, private, given, moment = told(
+        owner,
+        ask(
+            dataset,
+            {"kind": "bounds", "column": "pay"},
+            {"kind": "mean", "column": "pay"},
+            {"kind": "mean", "column": "pay", "lower": 2000, "upper": 4000},
+            {"kind": "mean", "column": "pay", "moment": 4, "moment_bound": 3300},
+            epsilon=10.0,
+        ),
+    )
+    pay = data["pay"]
+    assert (bounds["lower"], bounds["upper"]) in ((1000, 4000), (2000, 4000), (1000, 8000))
+    within(bounds["inside"], ((pay >= bounds["lower"]) & (pay < bounds["upper"])).mean())
+    clips = {"private": private, "given": given, "moment": moment}
+    for clip, found in clips.items():
+        within(found["mean"], np.clip(pay, found["lower"], found["upper"]).mean())
+        assert found["clip"] == clip and (found["bias"] > 0) == (clip == "moment")
+    assert moment["lower"] == -moment["upper"] and moment["upper"] > 3300
+
+
 def test_a_summary_is_no_model_and_a_model_no_summary(scene):
     owner, dataset, _ = scene
     done = owner.wait(owner.submit(ask(dataset, "counts", epsilon=0.5, algorithm="auto"))["id"])

@@ -181,8 +181,7 @@ def table_game(summaries, storage="fixed", **privacy):
     about = facts(storage, privacy["delta"]).model_copy(update={"described": DESCRIBED})
     spec = {"dataset": "d", "algorithm": "column-summaries", "privacy": privacy}
     made = plan(JobSpec.model_validate(spec | {"summaries": summaries}), about)
-    (counts,) = made.counted
-    add = add_tables(about, counts)
+    add = add_tables(about, made.counted[0])
     worlds = []
     for share, label in ((0, 1.0), (1, -1.0)):
         x = np.zeros((ROWS, COLUMNS), dtype=np.int16 if storage == "fixed" else np.float64)
@@ -193,7 +192,8 @@ def table_game(summaries, storage="fixed", **privacy):
         y[3] = label
         worlds.append((x, y))
     moved = (add(*worlds[1]) - add(*worlds[0])).astype(float)
-    direction = moved / np.linalg.norm(moved)
+    direction = np.zeros(made.dimension)
+    direction[: moved.size] = moved / np.linalg.norm(moved)
     return Game(plan=made, worlds=(worlds[0], worlds[1]), position=3, direction=direction)
 
 

@@ -211,6 +211,16 @@ class Exact(Data):
         return np.zeros(exact.size)
 
 
+def asked_of_both(name: str) -> Any:
+    """A method that asks the other world first."""
+
+    def ask(self: "Shadowed", *asked: Any) -> Any:
+        getattr(self._other, name)(*asked)
+        return getattr(Spy, name)(self, *asked)
+
+    return ask
+
+
 class Shadowed(Spy):
     """Asks the other world all that this one is asked, and so knows the likelihood ratio of what is
     let out, given what was before: no statistic tells more. In favour of world one."""
@@ -236,29 +246,13 @@ class Shadowed(Spy):
         self.ratio += self._sign * float(told)
         return released
 
-    def noisy_means(self) -> NDArray[np.float64]:
-        self._other.noisy_means()
-        return super().noisy_means()
-
-    def noisy_moments(self, frame: Any) -> NDArray[np.float64]:
-        self._other.noisy_moments(frame)
-        return super().noisy_moments(frame)
-
-    def noisy_counts(self, *asked: Any) -> NDArray[np.float64]:
-        self._other.noisy_counts(*asked)
-        return super().noisy_counts(*asked)
-
-    def derive(self, *coordinates: Any) -> NDArray[np.float64]:
-        self._other.derive(*coordinates)
-        return super().derive(*coordinates)
-
-    def set_clip(self, factor: float) -> None:
-        self._other.set_clip(factor)
-        super().set_clip(factor)
-
-    def noisy_sum(self, weights: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
-        self._other.noisy_sum(weights, start, stop)
-        return super().noisy_sum(weights, start, stop)
+    noisy_label_sum = asked_of_both("noisy_label_sum")
+    noisy_means = asked_of_both("noisy_means")
+    noisy_moments = asked_of_both("noisy_moments")
+    noisy_counts = asked_of_both("noisy_counts")
+    derive = asked_of_both("derive")
+    set_clip = asked_of_both("set_clip")
+    noisy_sum = asked_of_both("noisy_sum")
 
 
 def key(name: str, world: int, number: int) -> bytes:

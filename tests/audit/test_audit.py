@@ -169,17 +169,24 @@ MOMENTS = [
     ("preconditioned-descent", 2.0, 0.0, "same", 0.2, shared(1, 0.1)),
     ("sufficient-statistics", 17.0, 1e-6, "across", 0.75, {"loss": "squared", "parameters": {}}),
     ("sufficient-statistics", 2.0, 0.0, "across", 0.05, {"loss": "squared", "parameters": {}}),
+    ("best-constant", 17.0, 1e-6, "same", 0.85, {"loss": "logistic", "parameters": {}}),
+    ("best-constant", 2.0, 0.0, "same", 0.4, {"loss": "hinge", "parameters": {}}),
 ]
 HISTOGRAMS = [
     {"kind": "histogram", "column": "age", "bins": 9},
     {"kind": "histogram", "column": "pay", "lower": 0.2, "upper": 0.8, "bins": 3},
 ]
+BOUNDED = [{"kind": "mean", "column": "pay", "lower": 0, "upper": 1}]
 # epsilon, delta, storage, how much of what was paid the attack must find, the summaries
 TABLES = [
     (17.0, 1e-6, "fixed", 0.85, ["counts"]),
     (17.0, 1e-6, "fixed", 0.85, [*HISTOGRAMS, {"kind": "counts", "column": "city"}]),
     (17.0, 1e-6, "float64", 0.85, ["counts", *HISTOGRAMS]),
+    (17.0, 1e-6, "fixed", 0.85, [{"kind": "mean", "column": "age"}]),
+    (17.0, 1e-6, "float64", 0.85, [{"kind": "quantiles", "column": "age"}, *BOUNDED]),
+    (17.0, 1e-6, "float64", 0.5, [{"kind": "mean", "column": "pay"}]),
     (2.0, 0.0, "fixed", 0.4, ["counts"]),
+    (2.0, 0.0, "fixed", 0.4, [{"kind": "mean", "column": "age"}]),
     (2.0, 0.0, "float64", 0.2, ["counts", *HISTOGRAMS]),
 ]
 ALPHA = FAMILY / sum(map(len, (GAUSSIAN, LAPLACE, DRAWN, CHOICES, CLIPS, MOMENTS, TABLES)))

@@ -3,15 +3,17 @@
 A mutant is what the code would be with one mistake; it exists only in this file. It is caught when
 some lower bound exceeds the claim, or when a sum is off the lattice."""
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 import pytest
 
-from tests.audit.games import choosing, clipped, drawn, game, tilted
+from tests.audit.games import choosing, clipped, drawn, game, moment_game, tilted
 from tests.audit.harness import (
     FAMILY,
     QUICK,
+    Shadowed,
     Spy,
     attack,
     claim,
@@ -110,7 +112,7 @@ MUTANTS = [
     (OneBatchTwice, "clipped-sgd", "logistic"),
     (FloatNoise, "gradient-descent", "logistic"),
 ]
-ALPHA = FAMILY / (len(MUTANTS) + 8)
+ALPHA = FAMILY / (len(MUTANTS) + 9)
 
 
 @pytest.mark.parametrize(("mutant", "algorithm", "loss"), MUTANTS)
@@ -158,6 +160,23 @@ def test_a_linear_term_that_is_too_small_for_what_it_hides_is_caught(mutant):
     assert found.worst > claim(target.plan)
     honest = attack(target, f"honest {mutant.__name__}", 300, ALPHA)
     assert honest.worst <= claim(target.plan)
+
+
+class HalfNoiseOfLabels(Shadowed):
+    """Calibrated as if a replaced label moved their sum by its bound, not by twice that."""
+
+    def __init__(self, game, world, randomness):
+        wrong = with_lattice(game.plan, bits=game.plan.lattice.bits - 1)
+        super().__init__(replace(game, plan=wrong), world, randomness)
+        self._gate._meter = Anything()
+
+
+def test_a_sum_of_labels_whose_sensitivity_lacks_the_two_is_caught():
+    job = {"loss": "logistic", "parameters": {}}
+    target = moment_game("best-constant", "same", epsilon=11.0, delta=1e-6, **job)
+    mutant = attack(target, "labels", ROUNDS, ALPHA, HalfNoiseOfLabels)
+    assert mutant.worst > claim(target.plan)
+    assert attack(target, "honest labels", 300, ALPHA).worst <= claim(target.plan)
 
 
 class KeptBatch(Spy):

@@ -164,7 +164,8 @@ def test_every_estimator_is_planned_and_fitted_as_it_comes(service, label):
     owner = service.person("owner")
     name = f"rows with a {label} label"
     path = numbers(service.folder, 2000, 4, seed=1, label=label)
-    dataset = owner.upload(name, path, schema=numeric_schema(4, label)).id
+    schema = {**numeric_schema(4, label), "holdout": 0.2}
+    dataset = owner.upload(name, path, schema=schema).id
     owner.set_budget(dataset, 20.0, 1e-6)
     x = np.load(path)["X"]
     for kind in FITS[label]:
@@ -174,6 +175,9 @@ def test_every_estimator_is_planned_and_fitted_as_it_comes(service, label):
         assert model.guarantee_["epsilon"] <= 2.0 and model.n_features_in_ == 4
         if kind is not PrivateMean:
             assert model.score(x, np.load(path)["y"]) > 0.3
+    if label == "numeric":
+        told = kind.from_model(model.model_, client=owner).evaluate(epsilon=1.0)
+        assert told.rows == 400 and told.data
 
 
 def test_a_refusal_carries_the_problem(service):

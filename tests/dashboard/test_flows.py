@@ -333,3 +333,25 @@ def test_every_algorithm_has_a_page_for_its_job(site, visit):
     done = scene.analyst.wait(scene.analyst.submit(centre)["id"])
     page.goto(f"{site.url}/#/jobs/{done['id']}")
     expect(page.get_by_role("heading", name="Centre")).to_be_visible()
+
+
+def test_a_model_is_evaluated_and_its_curves_are_read_out_by_keys(site, visit):
+    scene = site.scene(rows=4000, holdout=0.25)
+    analyst = scene.analyst
+    fit = analyst.wait(analyst.submit(job(scene.dataset, 0.6))["id"])["id"]
+    page = visit(analyst, f"#/jobs/{fit}")
+    page.get_by_role("link", name="Evaluate this model").click()
+    expect(page.get_by_label("Algorithm", exact=True)).to_have_value("model-evaluation")
+    expect(page.get_by_label("Model of")).to_have_value(fit)
+    asked = {"dataset": scene.dataset, "algorithm": "model-evaluation", "of": fit}
+    done = analyst.wait(analyst.submit(asked | {"privacy": {"epsilon": 1.0}})["id"])["id"]
+    page.goto(f"{site.url}/#/jobs/{done}")
+    expect(page.get_by_role("region", name="How good the model is")).to_contain_text("Accuracy")
+    expect(page.get_by_role("img", name=re.compile("^ROC: recall against false"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Precision and recall"))).to_be_visible()
+    slider, read = page.get_by_label("Point of ROC to read out"), page.locator(".readout").first
+    slider.press("Home")
+    expect(read).to_contain_text("recall")
+    before = read.inner_text()
+    slider.press("ArrowRight")
+    expect(read).not_to_have_text(before)

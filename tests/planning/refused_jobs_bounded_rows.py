@@ -66,9 +66,15 @@ REFUSED_BOUNDED_ROWS = {  # facts, refused job, what the refusal says, the job t
     ),
     "a minimiser of vectors of margins": (
         facts(),
-        spec(OP, loss="geometric_median"),
+        spec(ADV, loss="geometric_median"),
         "needs a loss of one margin <w, x>, which geometric_median is not; use the loss absolute,",
-        spec(GD, loss="geometric_median"),
+        spec(OP, loss="geometric_median"),
+    ),
+    "another solver for vectors of margins": (
+        facts(),
+        spec(OP, loss="geometric_median", parameters={"solver": "accelerated"}),
+        "use averaged-passes",
+        spec(OP, loss="geometric_median", parameters={"solver": "averaged-passes"}),
     ),
     "a minimiser over a box": (
         facts(),

@@ -101,10 +101,34 @@ def test_slopes_of_the_squared_loss_are_clipped_at_a_part_of_the_labels_interval
     assert one.lattice.clip == pytest.approx(1.0, rel=1e-3)
 
 
-def test_advice_is_given_where_noise_leaves_nothing_and_following_it_ends_it():
-    about = blocks(30, rows=426)
-    said = advice(plan(asked("accelerated-sgd", epsilon=1.0), about))
-    assert "no better than a constant" in said and "epsilon" in said and "rows" in said
-    assert advice(plan(asked("accelerated-sgd", epsilon=1.0), blocks(30, rows=10**6))) is None
-    rows = int(said.split("about ")[1].split(" rows")[0].replace(",", ""))
-    assert advice(plan(asked("accelerated-sgd", epsilon=1.0), blocks(30, rows=rows))) is None
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("algorithm", ["auto", "accelerated-sgd"])
+@pytest.mark.parametrize("loss", ["logistic", "squared", "hinge", "absolute"])
+@pytest.mark.parametrize(("rows", "epsilon"), [(426, 1.0), (300, 0.1), (5000, 0.05)])
+def test_advice_is_given_where_noise_leaves_nothing_and_following_it_ends_it(
+    rows, epsilon, loss, algorithm, delta
+):
+    label = "numeric" if loss in ("squared", "absolute") else "binary"
+
+    def said(rows, epsilon):
+        about = blocks(30, rows=rows, label=label, delta=delta)
+        job = asked(algorithm, epsilon=epsilon, loss=loss)
+        made = choose(compare(job, about, 2**50))[0] if algorithm == "auto" else plan(job, about)
+        return advice(made), made.algorithm
+
+    told, taken = said(rows, epsilon)
+    assert "no better than a constant" in told and "fewer columns" in told
+    assert ("declared range" in told) == (label == "numeric")
+    assert advice_ends(
+        said(int(told.split("about ")[-1].split(" rows")[0].replace(",", "")), epsilon)
+    )
+    if ", or epsilon " in told:
+        more = float(told.split(", or epsilon ")[1].split(",")[0])
+        assert advice_ends(said(rows, more))
+    if taken == "best-constant":
+        assert "released by itself" in told
+
+
+def advice_ends(found):
+    told, taken = found
+    return told is None and taken != "best-constant"

@@ -3,16 +3,27 @@
 from fractions import Fraction
 from math import isqrt
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from service.errors import PlanRefused
 from service.planning.catalog import CATALOG, plan
 from service.planning.choose import choose, compare
+from service.planning.estimates import clip_bias, moment_noise
 from service.planning.lattice import target
 from service.planning.spec import JobSpec
 from service.planning.summaries import ColumnFacts
-from service.planning.tables import Bins, Categories, Classes, Counts, Crossed, calibrate_counts
+from service.planning.tables import (
+    Bins,
+    Categories,
+    Classes,
+    Counts,
+    Crossed,
+    Magnitudes,
+    Moments,
+    calibrate_counts,
+)
 from tests.planning.cases import facts
 
 COLUMNS = (
@@ -56,6 +67,62 @@ def test_each_summary_is_made_of_the_tables_that_it_names():
         Bins(column=6, low=0, high=5, cells=5, open=True),
     )
     assert [table.size for table in found] == [2, 4, 8, 10, 7]
+
+
+def test_quantiles_are_two_tables_and_bounds_and_means_one():
+    found = counts_of(
+        {"kind": "quantiles", "column": "age"},
+        {"kind": "bounds", "column": "age"},
+        {"kind": "bounds", "column": "pay"},
+        {"kind": "mean", "column": "age"},
+        {"kind": "mean", "column": "pay", "lower": -1000, "upper": 5000},
+    ).tables
+    assert found == (
+        Bins(column=1, low=0, high=1, cells=16),
+        Bins(column=1, low=0, high=1, cells=256),
+        Bins(column=1, low=0, high=1, cells=64),
+        Magnitudes(column=6),
+        Moments(column=1, low=0, high=1),
+        Moments(column=6, low=-1, high=5),
+    )
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_mean_without_a_range_is_two_releases_for_the_price_of_one(delta):
+    spec = asked("counts", {"kind": "mean", "column": "pay"}, delta=delta)
+    made = plan(spec, about())
+    first, second = made.counted
+    assert first.tables == (Classes(cells=2), Magnitudes(column=6))
+    assert second.tables == (Moments(column=6),)
+    assert made.release.kind == "sequence" and made.schedule.steps == 2
+    assert made.release.parts == (first.lattice.release(), second.lattice.release())
+    alone = plan(asked("counts", delta=delta), about())
+    both = [one.release.pure() or one.release.mu_squared() for one in (made, alone)]
+    assert float(both[0]) == pytest.approx(float(both[1]), rel=0.01)
+
+
+def test_the_length_of_a_clip_balances_its_bias_and_the_noise():
+    def clip(k, r, rows):
+        job = {"kind": "mean", "column": "pay", "moment": k, "moment_bound": r}
+        (counts,) = plan(asked(job), about(rows=rows)).counted
+        (table,) = counts.tables
+        assert table.low == -table.high
+        noise = moment_noise(counts.lattice, 0, rows, 0.95)
+        total = [clip_bias(k, r / 1000, c) + noise * c for c in table.high * np.array([0.5, 1, 2])]
+        assert min(total) == total[1]
+        return table.high
+
+    assert clip(2, 3000.0, 10**6) > clip(2, 3000.0, 10**4) > clip(2, 3000.0, 10**3) > 3
+    assert clip(2, 6000.0, 10**4) == pytest.approx(2 * clip(2, 3000.0, 10**4), rel=1e-5)
+    assert clip(8, 3000.0, 10**4) < clip(3, 3000.0, 10**4)
+
+
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_clipping_moves_a_mean_by_at_most_the_bound_on_its_bias(k):
+    x = np.random.default_rng(0).pareto(k + 0.5, 200_000)
+    r = np.mean(x**k) ** (1 / k)
+    for length in (0.5, 1.0, 3.0, 10.0):
+        assert x.mean() - np.clip(x, -length, length).mean() <= clip_bias(k, r, length)
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
@@ -141,6 +208,17 @@ REFUSED = [
     (
         {"summaries": [{"kind": "histogram", "column": "age", "lower": 0, "upper": 1}]},
         "leave lower and upper out",
+    ),
+    ({"summaries": [{"kind": "mean", "column": "city"}]}, "ask its counts"),
+    ({"summaries": [{"kind": "bounds", "column": "city"}]}, "ask its counts"),
+    ({"summaries": [{"kind": "correlations", "columns": ["age", "age"]}]}, "name each once"),
+    ({"summaries": [{"kind": "correlations", "columns": ["age", "pay"]}]}, "leave it "),
+    ({"summaries": [{"kind": "quantiles", "column": "pay"}]}, '"bounds"} suggests some'),
+    ({"summaries": [{"kind": "mean", "column": "pay", "lower": 1}]}, "set lower and upper"),
+    ({"summaries": [{"kind": "mean", "column": "pay", "moment": 2}]}, "set both"),
+    (
+        {"summaries": [{"kind": "mean", "column": "age", "moment": 2, "moment_bound": 1}]},
+        "leave moment and moment_bound out",
     ),
     ({"parameters": {"steps": 3}}, "it takes: confidence."),
 ]

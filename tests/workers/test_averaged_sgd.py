@@ -4,9 +4,11 @@ from decimal import localcontext
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import workers.algorithms.adversarial_output_perturbation as adversarial
 import workers.algorithms.output_perturbation as runs
+from service.errors import PlanRefused
 from service.planning.catalog import plan
 from service.planning.draft import Moreau
 from service.planning.shared import minimiser
@@ -17,7 +19,8 @@ from tests.workers.minimisers import UNITS, point_of, random_rows
 from tests.workers.test_output_perturbation import LOSSES, distance, exact_step, step_bound
 from tests.workers.tilted_and_adversarial import ADV, ADVERSARIES, gradient_of, made_by
 from workers.arrays import read_only
-from workers.kernels.averaged import Steps
+from workers.kernels.steps import Steps
+from workers.losses import VECTOR_KERNELS
 from workers.optimizers.descent import into_ball
 
 OP, ROWS, RIDGE = "output-perturbation", 12, 2.0
@@ -173,3 +176,101 @@ def test_rows_in_the_order_of_their_labels_do_no_harm():
         made = plan(job, facts(rows=n, columns=3, epsilon=8.0, label="numeric"))
         off[solver] = abs(np.mean(y < x @ point_of(made, x, y) / UNITS) - 0.9)
     assert off["averaged-passes"] < 0.05 < off["sgd"]
+
+
+# --- losses whose gradients are no multiple of the row -------------------------------------------
+
+
+def vectors(loss, rows, columns, ridge, radius=1.0, **parameters):
+    about = facts(rows=rows, columns=columns, epsilon=8.0)
+    about = about.model_copy(update={"label": "categorical", "classes": 3})
+    job = spec(OP, 8.0, loss=loss, ridge=ridge, set={"radius": radius}, parameters=parameters)
+    return plan(job, about)
+
+
+def value_at(loss, x, y, w):
+    if loss == "geometric_median":
+        return np.linalg.norm(w - x, axis=1).mean()
+    margins = x @ w.reshape(3, -1).T
+    return (np.logaddexp.reduce(margins, axis=1) - margins[np.arange(len(y)), y.astype(int)]).mean()
+
+
+def class_rows(n, d, rng):
+    x, _ = random_rows(n, d, rng)
+    return x, rng.integers(0, 3, n).astype(np.float64)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "geometric_median"])
+def test_passes_find_the_minimiser_of_softmax_and_the_geometric_median(loss):
+    rng = np.random.default_rng(8)
+    x, y = class_rows(4000, 4, rng)
+    y = np.where(x[:, 0] > 0, 2.0, y)
+    x[:, 1] = np.abs(x[:, 1])
+    made = vectors(loss, 4000, 4, ridge=0.1, radius=4.0)
+    assert made.schedule.steps <= 20 and made.schedule.solver == "averaged-passes"
+
+    def objective(w):
+        return value_at(loss, x / UNITS, y, w) + 0.05 * w @ w
+
+    best = minimize(objective, np.full(made.dimension, 0.01), options={"gtol": 1e-8})
+    point = point_of(made, x, y)
+    assert objective(point) - best.fun <= made.prediction.excess_risk
+    assert np.linalg.norm(point - best.x) < 0.05 * np.linalg.norm(best.x)
+
+
+@pytest.mark.parametrize("block", [1, 5])
+@pytest.mark.parametrize("loss", ["softmax", "geometric_median"])
+def test_their_steps_are_those_of_their_gradients(loss, block):
+    rng = np.random.default_rng(9)
+    x, y = class_rows(block, 3, rng)
+    made = vectors(loss, block, 3, 0.2, steps=2)
+    schedule = made.schedule
+    steps = Steps(block, schedule.step_size, schedule.strong_convexity, schedule.radius)
+    w = rng.normal(size=made.dimension) * 0.2
+    if loss == "softmax":
+        moved = VECTOR_KERNELS[loss].mean_gradient(x / UNITS, y, w)
+    else:
+        away = w - x / UNITS
+        norms = np.linalg.norm(away, axis=1)
+        moved = (away * np.minimum(made.smoothing.smoothness, 1 / norms)[:, None]).mean(axis=0)
+    wanted = w - schedule.step_size * (moved + schedule.strong_convexity * w)
+    arguments = read_only(x), read_only(y), np.zeros(1, dtype=np.int64), steps
+    runs.averaged(made, schedule)(w, np.zeros(w.size), *arguments)
+    assert w == pytest.approx(into_ball(wanted, schedule.radius), abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("loss", "ridge", "near"),
+    [("softmax", 0.2, 3.0), ("softmax", 20.0, 2.0), ("geometric_median", 0.5, 1.5)],
+)
+def test_no_exchange_moves_their_point_further_than_planned_and_the_worst_nearly_so_far(
+    loss, ridge, near
+):
+    """Rows of zeros have no gradient in softmax; rows on both sides of 0 none in the median. Under a
+    large ridge the chances of three classes are even, so that gradients are 0.58 of their bound."""
+    rng, n, d = np.random.default_rng(10), 6, 2
+    made = vectors(loss, n, d, ridge, radius=4.0, steps=30)
+    pool = [
+        (row, float(k)) for row in (np.array([UNITS, 0]), np.array([-UNITS, 0])) for k in range(3)
+    ]
+    pool += [(row, float(k)) for (row,), (k,) in (class_rows(1, d, rng) for _ in range(4))]
+    worst = 0.0
+    for others in ("zeros", "balanced", "random"):
+        x, y = class_rows(n, d, rng)
+        if others != "random":
+            x[:] = 0 if others == "zeros" else np.resize([[0, UNITS], [0, -UNITS]], (n, d))
+        for place in range(n):
+            points = []
+            for row, label in pool:
+                there_x, there_y = x.copy(), y.copy()
+                there_x[place], there_y[place] = row, label
+                points.append(point_of(made, there_x, there_y))
+            apart = np.array(points)[:, None] - np.array(points)
+            worst = max(worst, float(np.linalg.norm(apart, axis=-1).max()))
+    print(f"{loss} ridge {ridge}: {worst / made.schedule.exact_part:.3f} of the exact part")
+    assert made.schedule.exact_part / near <= worst <= made.schedule.sensitivity
+
+
+def test_other_solvers_are_refused_for_them_with_the_one_that_takes_them():
+    with pytest.raises(PlanRefused, match="use averaged-passes"):
+        vectors("softmax", 100, 3, 0.1, solver="accelerated")

@@ -15,6 +15,7 @@ from workers.moments import (
     derivation,
     first_moments,
     label_integers,
+    label_sum,
     products,
     require_consistent,
     second_moments,
@@ -63,6 +64,17 @@ def test_a_block_of_extreme_rows_stays_within_the_kernels_integers():
     z = np.full((5000, 40), 4095, dtype=np.int16)
     z[:, 20:] = -4095
     assert set(np.abs(np.tril(products(z))[np.tril_indices(40)])) == {5000 * 4095**2}
+
+
+@pytest.mark.parametrize("label", ["binary", "numeric"])
+def test_the_sum_of_labels_is_that_of_labels_alone(label):
+    made = planned(label=label)
+    lattice = made.schedule.label_sum
+    assert lattice.order == 0 and lattice.entries(D) == 1
+    x, y = rows_for(made)
+    wanted = lattice.diagonal * int(np.trunc(y * lattice.label_units).sum())
+    assert label_sum(lattice)(x, y).tolist() == [wanted]
+    assert label_sum(lattice)(x, ODD).tolist() == [lattice.label_units * lattice.diagonal]
 
 
 @pytest.mark.parametrize("label", ["binary", "numeric"])
@@ -180,15 +192,16 @@ def longest_rows(rng, bound, size):
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("label", ["binary", "numeric"])
 def test_no_pair_of_records_moves_moments_further_than_was_priced_and_one_nearly_does(delta, label):
-    made, rng = planned(delta, label), np.random.default_rng(6)
-    near = {1: 0.0, 2: 0.0}
+    made = planned(delta, label)
+    near = {0: 0.0, 1: 0.0, 2: 0.0}
     plain = Frame(np.zeros(D - 1), 1.0, 0.0, 1.0)
     for lattice in made.moments:
         add = (
-            first_moments(made.facts, lattice)
-            if lattice.order == 1
-            else second_moments(made.facts, lattice, plain)
-        )
+            label_sum(lattice),
+            first_moments(made.facts, lattice),
+            second_moments(made.facts, lattice, plain),
+        )[lattice.order]
+        rng = np.random.default_rng(6)
         for _ in range(300):
             pair = [
                 (longest_rows(rng, 4095, D - 1), float(rng.choice([-1.0, 1.0, 0.0])))
@@ -199,7 +212,8 @@ def test_no_pair_of_records_moves_moments_further_than_was_priced_and_one_nearly
             assert size <= lattice.sensitivity_units**2
             near[lattice.order] = max(near[lattice.order], size / lattice.sensitivity_units**2)
     # the bound on means has squares besides, which a pair at its longest does not move
-    assert min(near.values()) > (0.7 if delta else 0.3) and (not delta or near[2] > 0.95)
+    assert near[0] == 1.0 and min(near.values()) > (0.7 if delta else 0.3)
+    assert not delta or near[2] > 0.95
 
 
 def test_a_pair_at_right_angles_moves_second_moments_by_all_that_is_priced():
@@ -228,7 +242,7 @@ def test_sensitivity_is_rounded_up_and_grows_with_the_weight():
 # --- What a Plan lets a run ask ---
 
 
-@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("order", [0, 1, 2])
 @pytest.mark.parametrize(
     "change",
     [
@@ -253,7 +267,11 @@ def data_of(made):
 
 
 def test_moments_are_let_out_once():
-    for ask in (lambda d: d.noisy_means(), lambda d: d.noisy_moments(frame(D - 1))):
+    for ask in (
+        lambda d: d.noisy_label_sum(),
+        lambda d: d.noisy_means(),
+        lambda d: d.noisy_moments(frame(D - 1)),
+    ):
         data = data_of(planned())
         ask(data)
         with pytest.raises(GateError, match="left of what was paid for"):
@@ -281,6 +299,7 @@ def test_rows_are_derived_and_clips_settled_only_where_a_plan_says_so():
     for ask in (
         lambda d: d.derive(np.zeros(D - 1), np.eye(D - 1), 1.0),
         lambda d: d.set_clip(2.0),
+        lambda d: d.noisy_label_sum(),
         lambda d: d.noisy_means(),
         lambda d: d.noisy_moments(frame(D - 1)),
     ):

@@ -58,6 +58,20 @@ def test_margins_are_the_exact_products(columns, count):
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("columns", WIDTHS)
+def test_margins_of_several_weights_are_the_exact_products(columns, count):
+    rng, x = rows(columns, count)
+    weights = rng.integers(-2000, 2000, (2 * simd.SIDE, columns)).astype(np.int16)
+    expected = weights[simd.SIDE - 1 : -1].astype(np.int64) @ x[2 : 2 + count].astype(np.int64).T
+    for layout in layouts(columns):
+        out = np.full((simd.SIDE, simd.BLOCK), 7, dtype=np.int32)
+        padded = layout.pad(weights)
+        simd.margins_each(x, 2, count, padded, simd.SIDE - 1, layout.fast, out)
+        assert np.array_equal(out[:, :count], expected.astype(np.int32))
+        assert np.all(out[:, count:] == 7)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("columns", WIDTHS)
 def test_sums_are_exact(columns, count):
     rng, x = rows(columns, count)
     q = rng.choice([-32767, 32767, 5], (3, simd.BLOCK)).astype(np.int16)

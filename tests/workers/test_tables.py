@@ -8,9 +8,20 @@ import numpy as np
 import pytest
 
 from service.planning.catalog import plan
+from service.planning.estimates import ranges_for
 from service.planning.spec import JobSpec
 from service.planning.summaries import ColumnFacts
-from service.planning.tables import LABEL, Bins, Categories, Classes, Crossed
+from service.planning.tables import (
+    LABEL,
+    MOMENT_UNITS,
+    Bins,
+    Categories,
+    Classes,
+    Crossed,
+    Magnitudes,
+    Moments,
+    Products,
+)
 from tests.planning.cases import facts
 from workers.algorithms import RUNS
 from workers.data import Data
@@ -18,7 +29,7 @@ from workers.gate import GateError
 from workers.progress import Progress
 from workers.randomness import Randomness
 from workers.rows import WrongDataError
-from workers.tables import add_tables, cells_of
+from workers.tables import add_tables, cells_of, counted
 from workers.transcript import Rowless, run_privately
 
 NAME, N, D = "column-summaries", 500, 9
@@ -129,6 +140,85 @@ def test_pairs_of_cells_and_classes_are_counted():
     assert cells_of(about, table, x, y).tolist() == [4, 1, 7, 3]
 
 
+def test_the_cell_of_a_number_is_that_of_its_sign_and_power_of_two():
+    table = Magnitudes(column=LABEL, least=-2, most=2)
+    v = np.array([-1e300, -4.0, -3.9, -0.3, -0.2, 0.0, -0.0, 0.24, 0.25, 1.0, 4.0, 1e9, np.nan])
+    cells = cells_of(facts("float64", columns=D), table, np.zeros((13, D)), v)
+    assert cells.tolist() == [0, 0, 1, 4, 5, 5, 5, 5, 6, 8, 10, 10, 5]
+    for value, cell in zip(v[2:10], cells[2:10], strict=True):
+        low, high = table.edges(int(cell))
+        assert low <= value <= high
+
+
+MEAN = Moments(column=LABEL, low=-2.0, high=6.0)
+
+
+def test_moments_are_those_of_places_in_the_range_and_values_beyond_are_clipped():
+    v = np.array([-2.0, 2.0, 6.0, 4.0, -100.0, np.inf, -np.inf, np.nan])
+    B, about = MOMENT_UNITS, facts("float64", columns=D)
+    one = [counted(about, MEAN, np.zeros((1, D)), v[i : i + 1]).tolist() for i in range(len(v))]
+    ends = [[-B, B], [0, 0], [B, B], [B // 2, B // 4], [-B, B]]
+    assert one[:5] == ends and all(-B <= t <= B and 0 <= q <= B for t, q in one)
+    assert counted(about, MEAN, np.zeros((8, D)), v).tolist() == np.sum(one, axis=0).tolist()
+
+
+def test_no_pair_of_records_moves_moments_further_than_their_sensitivity():
+    """Every 61st place, the ends among them; one pair comes within a part in a thousand."""
+    B = MOMENT_UNITS
+    t = np.unique([*range(-B, B + 1, 61), -B // 2, 0, B // 2, B])
+    about, v = facts("float64", columns=D), t / B * 4 + 2.0
+    a = np.array([counted(about, MEAN, np.zeros((1, D)), v[i : i + 1]) for i in range(len(v))])
+    assert np.array_equal(a[:, 0], t)
+    moved = a[:, None, :] - a[None, :, :]
+    squared, absolute = (moved**2).sum(axis=2).max(), np.abs(moved).sum(axis=2).max()
+    assert squared <= MEAN.squared <= 1.001 * squared
+    assert absolute <= MEAN.absolute <= 1.001 * absolute
+
+
+@pytest.mark.parametrize("p", [2, 3, 5, 8])
+def test_no_pair_of_records_moves_products_further_than_their_sensitivity(p):
+    """Signs, noughts and places between; the furthest pair comes within a half of the bound."""
+    rng, about = np.random.default_rng(p), facts("float64", columns=p + 1)
+    z = [np.ones(p), -np.ones(p), np.where(np.arange(p) % 2, 1.0, -1.0), np.full(p, -0.5)]
+    z = np.vstack([z, rng.choice([-1.0, 1.0], (60, p)), rng.uniform(-1, 1, (60, p))])
+    x = np.hstack([np.ones((len(z), 1)), z])
+    table = Products(columns=tuple(range(1, p + 1)), ranges=((-1.0, 1.0),) * p)
+    a = np.array([counted(about, table, row[None], row[:1]) for row in x]).astype(float)
+    assert a.shape[1] == table.size and np.abs(a).max() <= table.largest
+    moved = a[:, None, :] - a[None, :, :]
+    squared, absolute = (moved**2).sum(axis=2).max(), np.abs(moved).sum(axis=2).max()
+    assert squared <= table.squared <= 1.5**2 * squared
+    assert absolute <= table.absolute <= 1.5 * absolute
+
+
+def test_a_range_is_given_to_tables_that_have_none_and_to_no_other():
+    made = planned("float64", summaries=[{"kind": "mean", "column": "pay"}])
+    x, y = rows_for(made)
+    second = made.counted[1]
+    for ranges in (None, np.zeros(0), np.array([-1.0, 1.0, 0.0, 1.0])):
+        with pytest.raises(WrongDataError, match="range"):
+            add_tables(made.facts, second, ranges)
+    found = add_tables(made.facts, second, np.array([-1.0, 1.0]))(x, y)
+    fixed = Moments(column=6, low=-1.0, high=1.0)
+    assert np.array_equal(found, second.lattice.weights[0] * counted(made.facts, fixed, x, y))
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_the_range_of_a_mean_follows_from_the_first_release(delta):
+    made = planned("float64", delta, [{"kind": "mean", "column": "pay"}])
+    x, y = rows_for(made)
+    randomness = Randomness(bytes(32), made.digest())
+    data, rowless = Data(made, x, y, randomness), Rowless(made, randomness, None)
+    told = run_privately(RUNS[NAME], made, data, rowless, Progress())
+    sizes = made.counted[0].lattice.sizes[0]
+    ((low, high),) = ranges_for(made.schedule, told[:sizes])
+    assert (
+        low < 0 < high <= 1 and -low in 2.0 ** np.arange(-4, 1) and high in 2.0 ** np.arange(-4, 1)
+    )
+    mean = (low + high) / 2 + (high - low) / 2 * told[sizes] / MOMENT_UNITS / N
+    assert mean == pytest.approx(np.clip(x[:, 6], low, high).mean(), abs=0.05)
+
+
 @pytest.mark.parametrize("storage", ["fixed", "float64"])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_the_worst_pair_of_records_moves_tables_by_their_sensitivity_and_none_further(
@@ -188,5 +278,6 @@ def test_a_table_more_than_was_priced_is_refused_by_the_meter():
     schedule = made.schedule.model_copy(update={"counts": (*made.counted, *more.counted)})
     mutant = made.model_copy(update={"schedule": schedule})
     data = Data(mutant, *rows_for(made), Randomness(bytes(32), "a"))
+    data.noisy_counts(mutant.counted[0])
     with pytest.raises(GateError, match="left of what was paid for"):
-        RUNS[NAME](mutant, data, Progress())
+        data.noisy_counts(mutant.counted[1])

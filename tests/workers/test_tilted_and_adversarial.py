@@ -33,7 +33,7 @@ from tests.workers.tilted_and_adversarial import (
     value,
 )
 from workers.arrays import read_only
-from workers.kernels.averaged import Steps
+from workers.kernels.steps import Steps
 
 # --- attacks --------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from workers.data import Blocks, Data
 from workers.kernels.averaged import averaged_pass
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import gradient_sum, sgd_block
+from workers.losses import VECTOR_KERNELS
 from workers.optimizers.averaged import Pass, average
 from workers.optimizers.descent import Floats, Gradient, into_ball, release, solve
 from workers.progress import Progress
@@ -20,11 +21,11 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, MinimiserSchedule)
 
     def make(blocks: Blocks) -> Floats:
+        if schedule.solver == "averaged-passes":
+            n, one_pass = plan.facts.rows, averaged(plan, schedule)
+            return average(schedule, n, plan.dimension, one_pass, blocks, data, progress)
         gradient = mean_gradient(plan, schedule, blocks)
         match schedule.solver:
-            case "averaged-passes":
-                n, one_pass = plan.facts.rows, averaged(plan, schedule)
-                return average(schedule, n, plan.dimension, one_pass, blocks, data, progress)
             case "subgradient":
                 return _average(gradient, plan.dimension, schedule, progress)
             case "sgd":
@@ -52,6 +53,11 @@ def mean_gradient(plan: Plan, schedule: MinimiserSchedule, blocks: Blocks) -> Gr
 
 
 def averaged(plan: Plan, schedule: MinimiserSchedule) -> Pass:
+    vectors = VECTOR_KERNELS.get(plan.spec.loss.kind)
+    if vectors is not None:
+        if vectors.averaged_pass is None:
+            raise TypeError(f"no pass of single steps is known for {plan.spec.loss.kind}")
+        return vectors.averaged_pass(plan)
     loss, unit, bound = slope_of(plan), plan.facts.feature_step or 0.0, schedule.slope_bound
     return lambda w, total, x, y, order, steps: averaged_pass(
         w, total, x, y, order, unit, loss, bound, steps

@@ -27,6 +27,8 @@ Floats = NDArray[np.float64]
 _CURVATURE_MIN = 0.03
 _START = 3.0  # of the first point: its margins' standard deviation, at most
 _PROBIT = pi / 8  # E logistic(m) for m ~ N(a, s^2) is about logistic(a/sqrt(1 + pi s^2/8))
+_OFF_NORMAL = 0.1  # by which an intercept may be off, if margins are not normal, per variance
+_RARE = 1 - 2e-4
 _SAFE = 1.2  # a step is shorter by this, where curvature follows from how margins are spread
 
 
@@ -35,7 +37,7 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
     assert isinstance(schedule, PreconditionedDescentSchedule) and isinstance(lattice, SumLattice)
     rules, ridge = schedule.coordinates, plan.spec.ridge
     middle, half = (0.0, 1.0) if schedule.labels is None else data.choose_label_range()
-    located = locate(plan, data, schedule.means, rules)
+    located = locate(plan, data, schedule.means, rules, schedule.label_sum)
     of_ridge = ridge / (1.0 if schedule.residual else 0.25)
     white = whiten(plan, data, schedule.moments, rules, located, of_ridge)
     radius = _radius(rules, white)
@@ -59,7 +61,8 @@ def run(plan: Plan, data: Data, progress: Progress) -> Floats:
         variance = squares / weight**2
         w, kept = _shrunk(schedule, white, total / weight, variance)
         progress.step()
-    w[0] = _intercept(schedule, located, w[0], variance * (units[0] / radius) ** 2, kept)
+    of_constant = variance * (units[0] / radius) ** 2
+    w[0] = _intercept(schedule, located, white, w, of_constant, kept)
     weights = half * stored_weights(plan, located, white, w)
     weights[0] += middle / (plan.facts.linf or 1.0)
     return plan.spec.set.project(weights)
@@ -149,16 +152,20 @@ def _shrunk(
 def _intercept(
     schedule: PreconditionedDescentSchedule,
     located: Located,
-    w: float,
+    white: White,
+    w: Floats,
     variance: float,
     kept: float,
 ) -> float:
     """The intercept, weighed against what the mean of y says of it: all that there is to say of a
-    parabola's, or of a constant model's likelihood."""
-    y, noise = located.frame.label_centre, located.label_noise
-    if schedule.window is not None or (kept > 0 and not schedule.residual):
-        return w
+    parabola's, or of a constant model's likelihood; of another likelihood if margins are normal."""
+    y, noise, old = located.frame.label_centre, located.label_noise, schedule.label_sum is None
+    if schedule.window is not None or (old and kept > 0 and not schedule.residual):
+        return float(w[0])
     if not schedule.residual:
-        p = (1 + _likely(y)) / 2
-        y, noise = log(p / (1 - p)), noise / (2 * p * (1 - p))
-    return (w / variance + y / noise**2) / (1 / variance + 1 / noise**2)
+        spread = 0.0 if old else white.spread(w[1:])
+        p = (1 + (_likely(y) if old else min(max(y, -_RARE), _RARE))) / 2
+        wider = sqrt(1 + _PROBIT * spread)
+        y, noise = wider * log(p / (1 - p)), wider * noise / (2 * p * (1 - p))
+        noise = noise if old else sqrt(noise**2 + (_OFF_NORMAL * spread) ** 2)
+    return float((w[0] / variance + y / noise**2) / (1 / variance + 1 / noise**2))

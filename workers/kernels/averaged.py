@@ -11,18 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from service.planning.shared.minimiser import GROUP
 from workers.kernels.losses import derivative64, value64
-from workers.kernels.minimise import add_rows, clamped, dot, margins, penalised_sum, robust_sum
-
-
-class Steps(NamedTuple):
-    """w <- P(w - size (the mean gradient of `block` rows + strong w)), P onto the ball of `radius`."""
-
-    block: int
-    size: float
-    strong: float
-    radius: float
+from workers.kernels.minimise import add_rows, clamped, margins, penalised_sum, robust_sum
+from workers.kernels.steps import collect, dot, step
 
 
 class Levels(NamedTuple):
@@ -46,28 +37,6 @@ class Hostile(NamedTuple):
     iterations: int
 
 
-@njit(cache=True, inline="always", error_model="numpy")
-def _step(w, move, group, steps):
-    """w <- P((1 - size strong) w - move); group += w."""
-    shrink = 1.0 - steps.size * steps.strong
-    for j in range(w.size):
-        w[j] = shrink * w[j] - move[j]
-    norm = sqrt(dot(w, w))
-    scale = steps.radius / norm if norm > steps.radius else 1.0
-    for j in range(w.size):
-        w[j] *= scale
-        group[j] += w[j]
-
-
-@njit(cache=True, inline="always", error_model="numpy")
-def _collect(total, group, position):
-    """total += the group, whenever there are GROUP iterates in it."""
-    if position % GROUP == GROUP - 1:
-        for j in range(group.size):
-            total[j] += group[j]
-            group[j] = 0.0
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def averaged_pass(w, total, x, y, order, unit, loss, bound, steps):
     """A step per block in this order; total += the iterate after each. `unit` is the features'
@@ -84,8 +53,8 @@ def averaged_pass(w, total, x, y, order, unit, loss, bound, steps):
             slopes[r] = pace * slope
         move[:] = 0.0
         add_rows(move, x, first, slopes[:count])
-        _step(w, move, group, steps)
-        _collect(total, group, position)
+        step(w, move, group, steps)
+        collect(total, group, position)
     total += group
 
 
@@ -104,10 +73,10 @@ def tilted_averaged_pass(w, v, total, x, y, order, unit, loss, bound, steps, lev
         factor = steps.size * (weight * slope) * unit
         for j in range(columns):
             move[j] = factor * x[i, j]
-        _step(w, move, group, steps)
+        step(w, move, group, steps)
         level = v[0] + steps.size * levels.scale * (weight - 1.0)
         v[0] = min(max(level, 0.0), levels.width)
-        _collect(total, group, position)
+        collect(total, group, position)
     total += group
 
 
@@ -148,6 +117,6 @@ def robust_averaged_pass(w, total, x, y, order, unit, loss, bound, steps, hostil
             part[0] *= hostile.reach
         for j in range(columns):
             move[j] = pace * (part[j + 1] * unit + part[0] * (w[j] / roots[j]))
-        _step(w, move, group, steps)
-        _collect(total, group, position)
+        step(w, move, group, steps)
+        collect(total, group, position)
     total += group

@@ -8,7 +8,7 @@ until the sum of its squares, in int64, is within the limit.
 import numpy as np
 from numba import njit
 
-from workers.kernels.simd import BLOCK, margins
+from workers.kernels.simd import BLOCK, SIDE, margins_each
 
 LIMIT = 4095  # of an entry of a derived row, and of its norm without the constant
 _SHRINK = 1.0 - 2.0**-40
@@ -53,18 +53,20 @@ def centred(x, centre, scale, out):
 @njit(cache=True, nogil=True, error_model="numpy")
 def whitened(x, weights, offsets, scales, constant, fast, out):
     """out[r] = (constant, (<weights[i], x[r]> - offsets[i]) scales[i], ...), for padded int16 weights
-    such that no margin leaves int32 (else margins wrap, which no bound rests on)."""
+    such that no margin leaves int32 (else margins wrap, which no bound rests on). There are weights
+    for all entries, up to a multiple of SIDE."""
     rows, features = x.shape[0], x.shape[1] - 1
-    m, entries = np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK, dtype=np.int16)
+    m, entries = np.empty((SIDE, BLOCK), dtype=np.int32), np.empty(BLOCK, dtype=np.int16)
     for first in range(0, rows, BLOCK):
         count = min(BLOCK, rows - first)
-        for i in range(features):
-            margins(x, first, weights[i], fast, m[:count])
-            offset, scale = offsets[i], scales[i]
-            for r in range(count):
-                entries[r] = _entry((m[r] - offset) * scale)
-            for r in range(count):
-                out[first + r, i + 1] = entries[r]
+        for low in range(0, features, SIDE):
+            margins_each(x, first, count, weights, low, fast, m)
+            for i in range(low, min(low + SIDE, features)):
+                margins, offset, scale = m[i - low], offsets[i], scales[i]
+                for r in range(count):
+                    entries[r] = _entry((margins[r] - offset) * scale)
+                for r in range(count):
+                    out[first + r, i + 1] = entries[r]
         for r in range(first, first + count):
             out[r, 0] = constant
             _within(out[r, 1:])

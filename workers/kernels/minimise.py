@@ -20,25 +20,6 @@ from workers.kernels.losses import derivative64, value64
 from workers.kernels.simd import FLOAT_LANES, TOGETHER, float_margins4
 
 
-@njit(cache=True, inline="always", error_model="numpy")
-def dot(row, v):
-    """In eight interleaved sums: a fixed order, which the compiler keeps in vectors."""
-    whole = v.size - v.size % 8
-    a = b = c = d = e = f = g = h = 0.0
-    for j in range(0, whole, 8):
-        a += row[j] * v[j]
-        b += row[j + 1] * v[j + 1]
-        c += row[j + 2] * v[j + 2]
-        d += row[j + 3] * v[j + 3]
-        e += row[j + 4] * v[j + 4]
-        f += row[j + 5] * v[j + 5]
-        g += row[j + 6] * v[j + 6]
-        h += row[j + 7] * v[j + 7]
-    for j in range(whole, v.size):
-        a += row[j] * v[j]
-    return ((a + b) + (c + d)) + ((e + f) + (g + h))
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def margins(x, first, count, weights, out):
     """out[r] = <x[first + r], weights> for r < count."""

@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 
 from workers.kernels.losses import derivative64
-from workers.kernels.minimise import clamped, dot
+from workers.kernels.minimise import clamped
+from workers.kernels.steps import dot
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -64,7 +64,7 @@ def norm(values, use_l1):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _minus_label(margins, label):
+def minus_label(margins, label):
     """The margins become q = softmax(margins) - e_label; all NaN if one of them was."""
     top = -inf
     for k in range(margins.size):
@@ -98,7 +98,7 @@ def add_softmax_fixed(total, x, y, weights, steps, scale, bound, use_l1, fast):
         for r in range(count):
             for k in range(classes):
                 slopes[k] = m[k, r] * steps[k]
-            _minus_label(slopes, y[first + r])
+            minus_label(slopes, y[first + r])
             size = norm(slopes, use_l1)
             factor = scale if size * scale <= bound else bound / size
             for k in range(classes):
@@ -131,7 +131,7 @@ def add_softmax_float(total, x, y, weights, clip, slope_bound, row_bound, use_l1
             doubt += entry * 0.0
             for k in range(classes):
                 slopes[k] += entry * weights[j, k]
-        _minus_label(slopes, y[i])
+        minus_label(slopes, y[i])
         usable = doubt == 0.0 and largest > TINY
         shrink = 1.0 / largest
         for j in range(columns):

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from service.planning.draft import Ball
+from service.planning.draft import Ball, Moreau
 from service.planning.lattice import SumLattice
 from service.planning.loss import SHARP
 from service.planning.plan import Plan
 from workers.arrays import Add, Array, Floats, Sum, read_only
+from workers.kernels.averaged_vectors import median_averaged_pass
 from workers.kernels.vectors import add_median
-from workers.vector_losses import Limits, VectorKernel
+from workers.vector_losses import Limits, Pass, VectorKernel
 
 
 def _gradients(plan: Plan, lattice: SumLattice, limits: Limits, weights: Floats) -> Add:
@@ -27,4 +28,12 @@ def _gradients(plan: Plan, lattice: SumLattice, limits: Limits, weights: Floats)
     return add
 
 
-KERNEL = VectorKernel(_gradients)
+def _averaged_pass(plan: Plan) -> Pass:
+    smoothing, unit = plan.smoothing, plan.facts.feature_step or 0.0
+    assert isinstance(smoothing, Moreau)
+    return lambda w, total, x, y, order, steps: median_averaged_pass(
+        w, total, x, order, smoothing.smoothness, unit, steps
+    )
+
+
+KERNEL = VectorKernel(_gradients, averaged_pass=_averaged_pass)

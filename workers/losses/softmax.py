@@ -9,8 +9,9 @@ from service.planning.lattice import SumLattice
 from service.planning.plan import Plan
 from service.planning.spec import Facts
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
+from workers.kernels.averaged_vectors import softmax_averaged_pass
 from workers.kernels.vectors import add_softmax_fixed, add_softmax_float
-from workers.vector_losses import Limits, VectorKernel
+from workers.vector_losses import Limits, Pass, VectorKernel
 
 
 def _gradients(plan: Plan, lattice: SumLattice, limits: Limits, weights: Floats) -> Add:
@@ -61,4 +62,16 @@ def _mean_gradient(x: Floats, y: Floats, w: Floats) -> Floats:
     return np.asarray((chances.T @ x).ravel() / len(x))
 
 
-KERNEL = VectorKernel(_gradients, slope_at_zero=_slope_at_zero, mean_gradient=_mean_gradient)
+def _averaged_pass(plan: Plan) -> Pass:
+    classes, unit = plan.facts.classes or 0, plan.facts.feature_step or 0.0
+    return lambda w, total, x, y, order, steps: softmax_averaged_pass(
+        w, total, x, y, order, classes, unit, steps
+    )
+
+
+KERNEL = VectorKernel(
+    _gradients,
+    averaged_pass=_averaged_pass,
+    slope_at_zero=_slope_at_zero,
+    mean_gradient=_mean_gradient,
+)

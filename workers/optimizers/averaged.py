@@ -1,19 +1,16 @@
 """Averaged SGD to a minimiser: service/planning/shared/averaged.py."""
 
-from collections.abc import Callable
-
 import numpy as np
-from numpy.typing import NDArray
 
 from service.planning.shared.point import MinimiserSchedule
-from workers.arrays import Array, Floats
+from workers.arrays import Floats
 from workers.data import Blocks, Data
-from workers.kernels.averaged import Steps
+from workers.kernels.steps import Steps
 from workers.progress import Progress
 from workers.randomness import Use
+from workers.vector_losses import Pass
 
-# a pass over x and y in this order with such steps: moves w and adds iterates to the total
-Pass = Callable[[Floats, Floats, Array, Array, NDArray[np.int64], Steps], None]
+__all__ = ["Pass", "average"]
 
 
 def average(

@@ -12,6 +12,7 @@ from service.planning.plan import Plan
 from service.planning.shared.moments import DERIVED_UNITS, Coordinates, deviation
 from workers.data import Data, Frame
 from workers.kernels.symmetric import eigen
+from workers.optimizers.labels import expected, mean_label
 
 Floats = NDArray[np.float64]
 _SAFE = 1.2  # deviations of noise that a variance is taken to be larger by
@@ -70,8 +71,16 @@ class White(NamedTuple):
         return 1 - expected / spread
 
 
-def locate(plan: Plan, data: Data, lattice: MomentLattice, rules: Coordinates) -> Located:
-    """From the first moments; the centre of labels is shrunk towards 0 as far as noise calls for."""
+def locate(
+    plan: Plan,
+    data: Data,
+    lattice: MomentLattice,
+    rules: Coordinates,
+    label_sum: MomentLattice | None = None,
+) -> Located:
+    """From the first moments, and the sum of labels if there is one. Without, the centre of labels is
+    shrunk towards 0 as far as noise calls for."""
+    told = None if label_sum is None else mean_label(data, label_sum, plan.facts.rows)
     facts, n = plan.facts, plan.facts.rows
     bound, longest, step = facts.linf or 1.0, facts.l2 or 1.0, facts.feature_step or 0.0
     released = data.noisy_means() / n
@@ -84,7 +93,13 @@ def locate(plan: Plan, data: Data, lattice: MomentLattice, rules: Coordinates) -
     variance = max(float(squares) - of_mean, 0.0)
     variance += _SAFE * entry * sqrt(longest**2 + 4 * of_mean + 2 * of_noise)
     radius = min(rules.row_radius * sqrt(variance + of_noise), longest)
-    y = min(max(float(y), -1.0), 1.0) / (1 + label**2 / _LABEL_VARIANCE)
+    if told is None:
+        y = min(max(float(y), -1.0), 1.0) / (1 + label**2 / _LABEL_VARIANCE)
+    else:
+        seen, own = told
+        y = (seen / own**2 + float(y) / label**2) / (1 / own**2 + 1 / label**2)
+        label = 1 / sqrt(1 / own**2 + 1 / label**2)
+        y = expected(y, label)
     label_radius = 1 + abs(y)
     if facts.label != "binary":
         variance = max(float(y_squares) - y**2, 0.0)

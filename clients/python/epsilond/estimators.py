@@ -109,6 +109,18 @@ class PrivateEstimator:
         self.certificate_: Result = client.record(job.id)
         return self._adopt(client.model(job.id))
 
+    def evaluate(self, epsilon: float, delta: float | None = None) -> Result:
+        """How good the model is on the rows that the dataset holds out, with intervals: a job of its
+        own, which charges `epsilon`."""
+        client, job = self._client(), self._fitted().card["job"]
+        privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
+        dataset = client.job(job).dataset
+        asked = {"dataset": dataset, "algorithm": "model-evaluation", "of": job, "privacy": privacy}
+        done = client.wait(client.submit(asked).id, progress=self.progress)
+        if done.state != "succeeded":
+            raise JobFailedError(done)
+        return client.evaluation(done.id)
+
     @classmethod
     def from_model(cls, model: Model | Mapping[str, Any], **parameters: Any) -> Self:
         """A fitted estimator of a published model or its card."""

@@ -17,6 +17,7 @@ MODULES = (
     "gradient_descent",
     "preconditioned_descent",
     "sufficient_statistics",
+    "best_constant",
     "online_to_nonconvex",
     "output_perturbation",
     "phased_sgd",

@@ -24,9 +24,11 @@ l2 distance between neighbours is at most S = exact + accuracy + rounding part o
 **Proof.** In shared/minimiser.py, from: convexity and smoothness of every record's loss (its slope
 is a monotone function of the margin of Lipschitz constant `curvature`, clamped to [-L0, L0], and
 rows have norm at most X2), so L = L0 X2, beta = curvature X2^2, and a replaced record changes the
-mean gradient by 2L/n. Rounding to the lattice adds `slack_units`. One Gaussian release of l2
-sensitivity S, or for delta = 0 Laplace noise in every coordinate for l1 sensitivity sqrt(d) S. The
-projection is post-processing.
+mean gradient by 2L/n. Softmax has the gradient q (x) x, ||q|| <= sqrt(2), and a Hessian of at most
+1/2 in its margins; the geometric median's is the unit vector from x to w, shorter within reach of
+its envelope's corner, so L = 1: averaged passes take these, other solvers do not. Rounding to the
+lattice adds `slack_units`. One Gaussian release of l2 sensitivity S, or for delta = 0 Laplace noise
+in every coordinate for l1 sensitivity sqrt(d) S. The projection is post-processing.
 
 **Errata.** Algorithm 2 prints a factor 2 in the exponent (noise too small by sqrt 2) and
 sqrt(2 epsilon/lambda) for sqrt(2 alpha/lambda). Its sensitivity 2 (L + lambda R)/(lambda n) is
@@ -34,6 +36,7 @@ loose: the regulariser cancels. Theorems 3.1 to 3.4 use solvers whose accuracy h
 only, which bounds no sensitivity; every bound here holds for each data set. Theorem 2.2b has an
 inverse ratio in T."""
 
+from service.errors import PlanRefused
 from service.planning import papers
 from service.planning.algorithm import Algorithm
 from service.planning.draft import Draft, Moreau, rounded
@@ -42,7 +45,7 @@ from service.planning.loss import SHARP
 from service.planning.needs import BALL_OR_ALL, Needs
 from service.planning.problem import Problem, problem
 from service.planning.shared import minimiser
-from service.planning.shared.minimiser import Objective
+from service.planning.shared.minimiser import Objective, U
 from service.planning.shared.point import (
     MinimiserSchedule,
     Posed,
@@ -74,6 +77,13 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
 
     price = 0.0 if p.is_smooth else L**2 / 2
     solvers = Solvers(goal, p, pose, noise, k, price, steps)
+    if not spec.loss.margin:
+        if solver not in (None, "averaged-passes"):
+            raise PlanRefused(
+                f"the solver {solver} takes losses of one margin, which {spec.loss.kind} is not; use "
+                "averaged-passes."
+            )
+        return solvers.draft("averaged-passes")
     match solver:
         case "sgd":
             posed = pose(2 * strong * p.n, block=1)
@@ -91,22 +101,27 @@ def _posed(
     spec: JobSpec, p: Problem, strong: float, beta: float | None, block: int | None, further: float
 ) -> Posed:
     """Corners are rounded off to this beta, if one is given."""
-    L, X2, shape, smoothing = p.G, p.X2, spec.loss.scalar(), None
-    radius = min(p.W, L / strong)
-    bias = 0.0 if spec.ridge else strong * p.W**2 / 2
+    L, far, smoothing = p.G, further * min(p.W, p.G / strong), None
+    X2 = p.X2 if p.rowwise else 1.0  # a record's gradient, over its slope
+    curvature, bias = p.smoothness, 0.0 if spec.ridge else strong * p.W**2 / 2
     if beta is not None:
         smoothing, bias = Moreau(smoothness=rounded(beta / X2**2)), bias + L**2 / (2 * beta)
-        shape = shape.smoothed(smoothing.smoothness)
-    curvature = shape.curvature if shape.curvature < SHARP else 0.0
+        curvature = _smoothed(spec, smoothing.smoothness)
+    bent, reach = curvature if curvature < SHARP else 0.0, far if p.rowwise else far + p.X2
+    error = minimiser.mean_error(block or p.n, p.d, reach, X2, bent, p.lipschitz)
+    if (
+        not spec.loss.margin
+    ):  # the slope is a vector, of an exponential or a norm with more roundings
+        error += 2 * X2 * p.d * U * p.lipschitz
     objective = Objective(
         rows=p.n,
         columns=p.d,
         lipschitz=L,
-        smoothness=shape.curvature * X2**2,
+        smoothness=curvature * X2**2,
         strong=strong,
-        radius=radius,
+        radius=min(p.W, L / strong),
         change=2 * L / p.n,
-        error=minimiser.mean_error(block or p.n, p.d, further * radius, X2, curvature, p.lipschitz),
+        error=error,
     )
     return Posed(
         objective,
@@ -118,17 +133,23 @@ def _posed(
     )
 
 
+def _smoothed(spec: JobSpec, smoothness: float) -> float:
+    """The curvature of the loss's envelope."""
+    if not spec.loss.margin:
+        return smoothness
+    return spec.loss.scalar().smoothed(smoothness).curvature
+
+
 ALGORITHM = Algorithm(
     name=NAME,
     title="Output perturbation: the minimiser plus noise",
     paper=papers.LR_OP,
     algorithm="1 (ridge > 0) and 2 (ridge = 0)",
     theorem="0.2 to 0.5 of the supplement",
-    problem="convex losses of one margin over an l2 ball or all of R^d; bounded rows",
+    problem="convex losses over an l2 ball or all of R^d; bounded rows",
     cost="one noisy point over all rows: the price of a single release",
     needs=Needs(
         sets=BALL_OR_ALL,
-        margins="one",
         lipschitz=True,
         bounded_rows=True,
         bounded_labels=True,
@@ -137,5 +158,9 @@ ALGORITHM = Algorithm(
     parameters=Parameters,
     schedule=MinimiserSchedule,
     plan=plan,
-    examples=minimiser.by_each_solver({"loss": "logistic", "ridge": 0.01}),
+    examples=(
+        *minimiser.by_each_solver({"loss": "logistic", "ridge": 0.01}),
+        {"loss": "softmax", "ridge": 0.01},
+        {"loss": "geometric_median", "ridge": 0.01},
+    ),
 )

@@ -4,8 +4,10 @@
 ||w||^2, l convex in the margin. Rows and labels have bounds, and column 0 of the rows is the
 constant.
 
-**Schedule.** Three kinds of releases, each of which lets the next see rows in better coordinates:
+**Schedule.** Four kinds of releases, each of which lets the next see rows in better coordinates:
 
+0. the sum of labels, for the constant: what noise in it costs does not fall with the columns, and is
+   most where labels are rare or fill a small part of their range;
 1. first moments: the mean c of x, that of y, and how far x and y are spread about them;
 2. second moments of (x - c)/C, C a little more than the root mean square, and of y about its mean
    in 2.5 standard deviations: S about the covariance of x, b about that of x and y, v that of y.
@@ -20,8 +22,9 @@ In these coordinates the Hessian is about k, the mean curvature of l, times the 
 is by itself the minimiser plus noise. The mean of such proposals, weighted by their variances, gets
 back what T steps divided. It is shrunk towards the constant model by a factor of James and Stein's
 kind, or to it where the variance of its margins is no more than noise makes of nothing; the next
-gradient is taken there. So no radius and no step size is needed, and where data cannot carry a
-model the constant comes out.
+gradient is taken there. The intercept is weighed against what the mean of labels says of it, for a
+loss of y m as if margins were about normal. So no radius and no step size is needed, and where data
+cannot carry a model the constant comes out.
 
 For a loss of the residual k is the share of residuals on its slope, if these are normal, and slopes
 are clipped at about 2 standard deviations of the residual, as S, b and v tell it (unless a clip is
@@ -34,15 +37,15 @@ A set is kept to by projecting the result; ridge is part of every step.
 
 Before all of this, for a loss that only scales with labels and margins (squared, absolute, pinball),
 an interval that most labels lie in is chosen where that is cheap, and labels are clipped to it and
-stretched: shared/label_range.py.
+stretched: shared/label_range.py. Plans of before version 8 have no sum of labels.
 
 **Sensitivity.** Neighbours replace one record. Moments: shared/moments.py, which also says why sums
 over derived rows have one that rests on `derived` facts alone. Such a sum has integer
 contributions, each of norm at most c (`lattice`): replacing one record moves it by at most 2c, at a
 point, over rows and with a worth of the clip that are functions of earlier releases.
 
-**Proof.** A choice of a range, if there is one, two releases of moments and T sums, each of all rows:
-costs add. All else is post-processing.
+**Proof.** A choice of a range, if there is one, a sum of labels, two releases of moments and T sums,
+each of all rows: costs add. All else is post-processing.
 
 **Errata.** None: the paper regularises second-order steps otherwise, and has no derived rows.
 """
@@ -83,6 +86,8 @@ from service.planning.spec import Facts, JobSpec, StepsAndClip
 
 NAME = "preconditioned-descent"
 SHARE, OF_MEANS = 0.37, 12 / 37  # of the budget, for moments; of that, for first moments
+OF_LABELS = 0.4, 0.5, 0.12  # factor, power of t and most: of the budget, for the sum of labels
+OF_RANGE, OFF = (0.05, 0.1, 0.2, 0.35), 7  # for a range of labels: label_range.py
 STEPS, STEPS_POWER, STEPS_MAX = (
     1.9,
     -0.4,
@@ -94,7 +99,7 @@ EFFECTIVE = 0.35
 CONSTANT = 0.3  # K, at least, in bounds of a row
 SPREAD = 2.0  # residual standard deviations at which slopes are clipped
 CLIPS = (0.01, 1.0)  # labels are within [-1, 1]
-WIDTHS = {"residual": 0.05, "margin": 0.5}  # over which a corner is rounded
+WIDTHS = {"residual": 0.05, "margin": 0.1}  # over which a corner is rounded
 
 
 class ClipRule(Part):
@@ -128,12 +133,14 @@ class PreconditionedDescentSchedule(Schedule):
     coordinates: Coordinates
     clip: ClipRule | None
     labels: LabelRange | None = None
+    label_sum: MomentLattice | None = Field(default=None, exclude_if=lambda value: value is None)
 
     def label_range(self) -> LabelRange | None:
         return self.labels
 
     def moment_lattices(self) -> tuple[MomentLattice, ...]:
-        return self.means, self.moments
+        own = () if self.label_sum is None else (self.label_sum,)
+        return *own, self.means, self.moments
 
     def derived_constant(self) -> int:
         return self.constant
@@ -161,11 +168,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         loss = loss.smoothed(smoothing.smoothness)
     t = p.d / (p.n * sqrt(2 * goal.rho))
     steps = parameters.steps or min(max(round(STEPS * t**STEPS_POWER), 1), STEPS_MAX[residual])
-    rules = _rules(goal, p, t, parameters.share, residual)
-    constant = _constant(rules, p)
-
     labels = _labels(spec, facts, parameters, goal)
     left = goal if labels is None else replace(goal, units=goal.units - goal.cost(labels.release()))
+    label_sum = calibrate_moments(NAME, part_of(left, _share_of_labels(t)), facts, 0)
+    left = replace(left, units=left.units - left.cost(label_sum.release()))
+    rules = _rules(left, p, t, parameters.share, residual)
+    constant = _constant(rules, p)
     means, moments, left = _moments(left, parameters.share, facts)
     rule, clip = _clip(parameters, p, facts, loss, SPREAD * _looser(t))
     lattice = calibrate(left, derived(facts, constant), p, clip, times=steps)
@@ -183,6 +191,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         coordinates=rules,
         clip=rule,
         labels=labels,
+        label_sum=label_sum,
     )
     sums = Repeat(release=lattice.release(), times=steps)
     chosen = () if labels is None else (labels.release(),)
@@ -191,10 +200,18 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         smoothing=smoothing,
         schedule=schedule,
         lattice=lattice,
-        release=Sequence(parts=(*chosen, means.release(), moments.release(), sums)),
+        release=Sequence(
+            parts=(*chosen, label_sum.release(), means.release(), moments.release(), sums)
+        ),
         prediction=_prediction(p, schedule, lattice),
         gradients=(steps + 2) * p.n,
     )
+
+
+def _share_of_labels(t: float) -> float:
+    """Of the budget, for the sum of labels: what noise in the constant costs does not fall with d."""
+    factor, power, most = OF_LABELS
+    return float(min(factor * t**power, most))
 
 
 def _labels(spec: JobSpec, facts: Facts, parameters: Parameters, goal: Target) -> LabelRange | None:
@@ -204,7 +221,7 @@ def _labels(spec: JobSpec, facts: Facts, parameters: Parameters, goal: Target) -
     scales = scales and (scalar.jump == inf or not spec.loss.smooth)
     if not scales or facts.label != "numeric" or parameters.clip is not None or spec.ridge > 0:
         return None
-    return label_range(goal, facts.rows)
+    return label_range(goal, facts.rows, OF_RANGE, OFF)
 
 
 def _moments(

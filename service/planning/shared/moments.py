@@ -13,6 +13,9 @@ twice their bounds, and the other two, which are not negative, by L. So in l2
 
 the last L^2 not for a binary label; and in l1 the sum of the same bounds, with isqrt(d L^2) for x.
 
+**Labels alone.** The sum of t times a: replacing a record moves it by at most D = 2 a label_units, in
+l2 and in l1, and no row enters.
+
 **Derived rows.** Whatever has been released may say which coordinates rows are to be seen in: a
 derived row is a function of one stored row and of public numbers, so replacing one record replaces
 one of them. Its norm without the constant is at most 4095, *enforced on integers*
@@ -56,10 +59,11 @@ from service.planning.spec import Facts
 COLUMNS_MAX = 1000  # half a million entries of noise, and systems that are solved in a second
 DERIVED_UNITS = 4095  # the bound on a derived row, without its constant
 LABEL_WEIGHT = 0.5  # of a label at its bound, in bounds of a row
+LABEL_UNITS = 2**20  # of a label that is summed by itself
 _WEIGHT_MAX = 2**14  # of an entry: its rounding wastes next to nothing
 _RANGE = 2**62
 
-Order = Literal[1, 2]
+Order = Literal[0, 1, 2]
 
 
 class Coordinates(Part):
@@ -87,8 +91,8 @@ def derived(facts: Facts, constant: int) -> Facts:
 
 
 def row_bound(facts: Facts, order: Order) -> int:
-    """On the l2 norm of x, or of a derived row without its constant."""
-    return (facts.l2_units or 0) if order == 1 else DERIVED_UNITS
+    """On the l2 norm of x, or of a derived row without its constant; none is summed at order 0."""
+    return {0: 0, 1: facts.l2_units or 0, 2: DERIVED_UNITS}[order]
 
 
 def sensitivity(facts: Facts, order: Order, norm: str, label: int, a: int) -> int:
@@ -96,6 +100,8 @@ def sensitivity(facts: Facts, order: Order, norm: str, label: int, a: int) -> in
     row = row_bound(facts, order)
     row_l1 = isqrt((facts.columns - 1) * row**2)
     squares = 1 if facts.label == "binary" else 2  # that are released besides
+    if order == 0:
+        return 2 * a * label
     if order == 1 and norm == "l2":
         return isqrt(a**2 * (4 * (row**2 + label**2) + squares * row**2) - 1) + 1
     if order == 1:
@@ -112,20 +118,20 @@ def beside(order: Order, norm: str, a: int) -> int:
 def largest_weight(facts: Facts, order: Order, norm: str, label: int) -> int:
     """The largest a with which no entry of the sum leaves 62 bits."""
     longest = max(row_bound(facts, order), label)
-    most = (_RANGE - 1) // (facts.rows * longest**order)
+    most = (_RANGE - 1) // (facts.rows * longest ** max(order, 1))
     most = isqrt(most**2 // 2) if (order, norm) == (2, "l2") else most
     return min(most, _WEIGHT_MAX)
 
 
 def calibrate_moments(name: str, goal: Target, facts: Facts, order: Order) -> MomentLattice:
     """The lattice on which moments of this order cost at most what `goal` has."""
-    if facts.columns > COLUMNS_MAX:
+    if order > 0 and facts.columns > COLUMNS_MAX:
         raise PlanRefused(
             f"{name} releases the second moments of all pairs of columns, of at most {COLUMNS_MAX}, "
             f"and this dataset has {facts.columns}; use an algorithm that sums gradients alone."
         )
     norm = norm_of(goal)
-    label = max(1, int(LABEL_WEIGHT * row_bound(facts, order)))
+    label = max(1, int(LABEL_WEIGHT * row_bound(facts, order))) if order else LABEL_UNITS
     one, most = (
         sensitivity(facts, order, norm, label, 1),
         largest_weight(facts, order, norm, label),

@@ -22,14 +22,16 @@ from numpy.typing import NDArray
 from workers.kernels.simd import floats, madd, portable
 from workers.kernels.simd.floats import LANES as FLOAT_LANES
 from workers.kernels.simd.floats import TOGETHER
-from workers.kernels.simd.madd import LANES, ROWS, accumulate_all
+from workers.kernels.simd.madd import LANES, ROWS, SIDE, accumulate_all
 from workers.kernels.simd.madd import TOGETHER as _FOUR
 from workers.kernels.simd.madd import accumulate as _accumulate
 from workers.kernels.simd.madd import margins as _margins
+from workers.kernels.simd.madd import margins_each as _margins_each
 
 __all__ = [
     "BLOCK",
     "FLOAT_LANES",
+    "SIDE",
     "TOGETHER",
     "Layout",
     "accumulate",
@@ -37,6 +39,7 @@ __all__ = [
     "convert",
     "float_margins4",
     "margins",
+    "margins_each",
     "measure",
 ]
 
@@ -86,6 +89,17 @@ def margins(x, first, weights, fast, out):
         _margins(x, first, quick, weights, out)
     if quick < out.size:
         portable.margins(x, first + quick, weights, out[quick:])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def margins_each(x, first, count, weights, low, fast, out):
+    """out[h, r] = <x[first + r], weights[low + h]> for r < count and every h that `out` has, SIDE."""
+    quick = _whole(x, first, count, weights.shape[1], _FOUR) if fast else 0
+    if quick > 0:
+        _margins_each(x, first, quick, weights, low, out)
+    if quick < count:
+        for h in range(SIDE):
+            portable.margins(x, first + quick, weights[low + h], out[h, quick:count])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
