@@ -86,7 +86,8 @@ def test_a_model_is_evaluated_on_the_rows_that_were_held_out(scene):
     by = {group["name"]: group for group in model["groups"]}
     assert list(by) == ["A", "B", "<other>"]
     assert by["A"]["gaps"]["accuracy"]["low"] > 0 > by["B"]["gaps"]["accuracy"]["high"]
-    assert owner.model(finished["id"]).card["object"] == "evaluation"
+    card = owner.model(finished["id"])
+    assert (card.card["object"], card.evaluation) == ("evaluation", told["data"])
 
 
 def test_several_models_share_one_release(scene):
