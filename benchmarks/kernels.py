@@ -31,6 +31,8 @@ from workers.algorithms import RUNS
 from workers.arrays import read_only
 from workers.data import Data
 from workers.kernels import simd
+from workers.kernels.gradients import _quantise
+from workers.kernels.losses import slope_of
 from workers.progress import Progress
 from workers.randomness import Randomness, Use
 from workers.samplers import rounded_laplace, rounded_normal
@@ -39,6 +41,7 @@ PEERS = Path(sys.prefix) / "peers"
 PACKAGES = ["torch==2.13.0", "opacus", "opendp", "scikit-learn<1.6", "diffprivlib"]
 COLUMNS = 100
 PASS_BYTES = 40_000_000
+_STEP, _SCALE, _BOUND = np.float32(1e-3), np.float32(4095.0), np.float32(4095.0)  # of slopes
 
 
 def best(action, repeats=9):
@@ -150,19 +153,35 @@ def passes():
             )
 
 
+@njit(nogil=True)
+def slopes_alone(margins, y, loss, q):
+    for _ in range(0, y.size, q.size):
+        _quantise(margins, y[: q.size], _STEP, loss, _SCALE, _BOUND, q)
+
+
 def parts():
-    """What the pass over 100 columns is made of: each step alone reads all rows."""
-    rows = PASS_BYTES // COLUMNS // 2
-    _, x, _ = sums(rows, COLUMNS, "fixed")
-    x, layout = read_only(x), simd.Layout(COLUMNS)
-    weights = layout.pad(np.full(COLUMNS, 100, dtype=np.int16))
-    out, q = np.empty(simd.BLOCK, dtype=np.int32), np.full(simd.BLOCK, 9, dtype=np.int16)
-    total = np.zeros(layout.size, dtype=np.int64)
-    print(
-        f"parts over {rows:,} x {COLUMNS}, one thread, ms: plain read {1000 * reading(x, 1):.2f}, "
-        f"margins {1000 * best(lambda: margins_alone(x, weights, layout.fast, out), 60):.2f}, "
-        f"sums {1000 * best(lambda: sums_alone(total, x, q, layout.fast), 60):.2f}"
-    )
+    """What the pass is made of, the floor under it: each step alone, on rows from memory or, for the
+    slopes, on a block in the nearest cache."""
+    print("parts of a pass, one thread, ns a row:   read  margins   slopes     sums  the pass")
+    workers.rows.thread_count = lambda: 1
+    for columns in (10, 100, 1000):
+        rows = PASS_BYTES // columns // 2 // simd.BLOCK * simd.BLOCK
+        made, x, y = sums(rows, columns, "fixed")
+        exact = Data(made, x, y, Randomness(bytes(32), "bench"))._sums
+        loss, labels = slope_of(made), read_only(y.astype(np.float32))
+        x, layout, w = read_only(x), simd.Layout(columns), np.full(columns, 0.01)
+        weights = layout.pad(np.full(columns, 100, dtype=np.int16))
+        out, q = np.full(simd.BLOCK, 9, dtype=np.int32), np.full(simd.BLOCK, 9, dtype=np.int16)
+        total = np.zeros(layout.size, dtype=np.int64)
+        seconds = (
+            reading(x, 1),
+            best(lambda: margins_alone(x, weights, layout.fast, out), 60),  # noqa: B023 - at once
+            best(lambda: slopes_alone(out, labels, loss, q), 60),  # noqa: B023
+            best(lambda: sums_alone(total, x, q, layout.fast), 60),  # noqa: B023
+            best(lambda: exact.gradients(w, range(rows)), 60),  # noqa: B023
+        )
+        told = "".join(f"{1e9 * one / rows:9.2f}" for one in seconds)
+        print(f"  {rows:9,} x {columns:4}                   {told}")
 
 
 def growth():

@@ -28,6 +28,7 @@ def pages(scene):
         ("new-job", scene.analyst, f"#/jobs/new?dataset={ds}", "Releases"),
         ("jobs", scene.analyst, "#/jobs", "Jobs, newest first"),
         ("job", scene.analyst, f"#/jobs/{job}", "Certificate"),
+        ("evaluation", scene.analyst, f"#/jobs/{scene.evaluation}", "Curves"),
         ("audit", scene.auditor, f"#/audit/{ds}?record=1", "Record 1"),
         ("operations", scene.admin, "#/operations", "Processes"),
     )

@@ -5,6 +5,7 @@ import { cancelButton, ended, OPEN } from "./jobs.js";
 import { modelCard } from "./model.js";
 import { expectation, planWords, releaseTable } from "./plan.js";
 import { bar } from "./plots.js";
+import { evaluationCards } from "./evaluation.js";
 import { summaryCards } from "./summaries.js";
 import {
   announce,
@@ -153,13 +154,19 @@ async function resultCards(job, plan, described, me) {
     get(`/jobs/${job.id}/audit`),
   ]);
   return [
-    model.summaries ? summaryCards(model.summaries) : modelCard(model, plan, described),
-    downloadsCard(job, model, me),
+    resultOf(model, plan, described),
+    downloadsCard(job, model, plan, me),
     certificateCard(job, certificate),
   ];
 }
 
-function downloadsCard(job, model, me) {
+function resultOf(model, plan, described) {
+  if (model.summaries) return summaryCards(model.summaries);
+  if (model.evaluation) return evaluationCards(model.evaluation, plan);
+  return modelCard(model, plan, described);
+}
+
+function downloadsCard(job, model, plan, me) {
   const save = (text, path) => {
     const download = `${path}-${job.id}.json`;
     return h("a", { class: "button", href: `/v1/jobs/${job.id}/${path}`, download }, text);
@@ -175,6 +182,9 @@ function downloadsCard(job, model, me) {
       save("Plan (JSON)", "plan"),
       save("Certificate (JSON)", "audit"),
       mayCertify && link("Certify this model", certify, "button"),
+      mayCertify &&
+        plan.facts.held_out &&
+        link("Evaluate this model", `${certify}&evaluate=1`, "button"),
     ),
   );
 }

@@ -18,7 +18,8 @@ import {
 } from "./ui.js";
 
 const AUTO = "auto";
-const ELSEWHERE = ["summaries", "dataset", "algorithm", "privacy", "parameters", "of"]; // have controls of their own
+// have controls of their own
+const ELSEWHERE = ["summaries", "evaluate", "dataset", "algorithm", "privacy", "parameters", "of"];
 // Parts of a job whose kinds an algorithm's card lists, by the name of the list.
 const TAKEN = { loss: "losses", set: "sets", model: "models", regulariser: "regularisers" };
 const NOTHING = { element: null, read: () => ({}), fill: () => {} };
@@ -107,14 +108,14 @@ function jobForm(context, usable, algorithms, document_, changed) {
     usable.map((d) => [d.id, d.name]),
     known.id,
   );
-  const algorithm = algorithmSelect(algorithms, asked("of"));
+  const algorithm = algorithmSelect(algorithms, asked("of"), asked("evaluate"));
   const about = h("p", { class: "help" });
   const what = wholeForm(document_.components.schemas.JobSpec, document_, changed, ELSEWHERE);
   const of = h("input", { value: asked("of") || "", placeholder: "job_…", oninput: changed });
   const ofPlace = h(
     "div",
     null,
-    field("Model of", of, "The job whose model is certified; it must be on this dataset."),
+    field("Model of", of, "The job whose model is certified or evaluated; it must be on this dataset."),
   );
   const parametersPlace = h("div");
   const privacy = privacyFields(changed);
@@ -183,9 +184,12 @@ function jobForm(context, usable, algorithms, document_, changed) {
 
 const fits = (algorithm) => algorithm.takes.losses.length > 0; // summaries are asked by the API
 
-function algorithmSelect(algorithms, of) {
+const evaluates = (algorithm) => algorithm.example.evaluate !== undefined;
+
+function algorithmSelect(algorithms, of, evaluate) {
   const options = algorithms.filter(fits).map((a) => [a.name, `${a.name}: ${a.title}`]);
-  const first = of ? algorithms.find(isAboutAModel).name : AUTO;
+  const about = evaluate ? evaluates : (each) => isAboutAModel(each) && !evaluates(each);
+  const first = of ? algorithms.find(about).name : AUTO;
   return select([[AUTO, "auto: the smallest predicted error"], ...options], first);
 }
 

@@ -40,18 +40,20 @@ def advice(plan: Plan) -> str | None:
     )
 
 
-def lines(spec: JobSpec, facts: Facts) -> tuple[Curve | None, tuple[Curve, ...]]:
-    """That of the best constant, if there is one, and those of models."""
+def lines(spec: JobSpec, facts: Facts, kind: str) -> tuple[Curve | None, tuple[Curve, ...]]:
+    """Of this loss that of the best constant, if there is one, and those of models."""
     known = expected.curves(is_pure(spec, facts)).items()
-    own = {name: line for (name, loss), line in known if loss == spec.loss.kind}
+    own = {name: line for (name, loss), line in known if loss == kind}
     constant = [line for name, line in own.items() if CATALOG[name].constant]
     models = tuple(line for name, line in own.items() if not CATALOG[name].constant)
     return next(iter(constant), None), models
 
 
 def break_even(spec: JobSpec, facts: Facts) -> float:
-    """The noise, its logarithm, beyond which no model is expected to be better than the constant."""
-    return _meet(*lines(spec, facts))
+    """The noise, its logarithm, beyond which no model is expected to be better than the constant: by
+    the lines of the loss that stands for its family, for with some losses the constant is often the
+    best model there is, and a median says little."""
+    return _meet(*lines(spec, facts, spec.loss.family))
 
 
 @cache
@@ -86,7 +88,7 @@ def _epsilon(spec: JobSpec, facts: Facts, enough: float) -> float:
 
 
 def _compared(spec: JobSpec, facts: Facts) -> str:
-    constant, models = lines(spec, facts)
+    constant, models = lines(spec, facts, spec.loss.kind)
     if constant is None or not models:
         return ""
     at, most = pieces(noise_of(spec, facts)), spec.loss.idle(facts.classes)

@@ -139,17 +139,19 @@ def _rank(candidate: Candidate) -> tuple[bool, bool, bool, int, float, int, str]
     made, name = candidate.plan, candidate.algorithm.name
     if made is None:
         return True, True, True, LAST, 0.0, 0, name
-    unknown, loud = made.expected is None, _too_loud(candidate)
-    return False, unknown, loud, _place(candidate), _error(made), made.gradients, name
+    unknown, misplaced = made.expected is None, _misplaced(candidate)
+    return False, unknown, misplaced, _place(candidate), _error(made), made.gradients, name
 
 
-def _too_loud(candidate: Candidate) -> bool:
+def _misplaced(candidate: Candidate) -> bool:
     """Beyond the noise at which the best constant is as good as any model no model is taken: there
-    what is expected of models rests on few problems, and on where their labels happen to lie."""
+    what is expected of models rests on few problems, and on where their labels happen to lie. And
+    below it no constant is."""
     made = candidate.plan
-    if made is None or made.expected is None or candidate.algorithm.constant:
+    if made is None or made.expected is None:
         return False
-    return noise_of(made.spec, made.facts) > break_even(made.spec, made.facts)
+    loud = noise_of(made.spec, made.facts) > break_even(made.spec, made.facts)
+    return loud != candidate.algorithm.constant
 
 
 def _place(candidate: Candidate) -> int:
@@ -192,13 +194,21 @@ def _reason(candidates: list[Candidate]) -> str:
             f"{best.expected.low:.2g} and {best.expected.high:.2g})"
         )
     first = f"Of {len(able)} algorithms that can plan this, {best.algorithm} {told}"
-    if best.expected is not None and candidates[0].algorithm.constant:
-        return f"{first}."
+    return f"{first}." if candidates[0].algorithm.constant else first + _beside(best, second)
+
+
+def _beside(best: Plan, second: Plan) -> str:
     if best.expected is not None and second.expected is None:
-        return f"{first}; of the others nothing but bounds is known."
-    if _error(second) > error:
-        return f"{first}; next is {second.algorithm} with {_error(second):.6g}."
+        return "; of the others nothing but bounds is known."
+    error, other = _error(best), _error(second)
+    if other > error:
+        return f"; next is {second.algorithm} with {other:.6g}."
+    if best.expected is not None and other < error:
+        return (
+            f" of a model. {second.algorithm} often loses no more, {other:.2g}, but far more where "
+            "columns have much to tell."
+        )
     return (
-        f"{first}, as does {second.algorithm}; it evaluates {best.gradients} gradients and the other "
+        f", as does {second.algorithm}; it evaluates {best.gradients} gradients and the other "
         f"{second.gradients}."
     )

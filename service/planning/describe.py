@@ -349,7 +349,7 @@ def _summary(plan: Plan) -> str:
             _plural(len(spec.named), "model"),
             _plural(plan.facts.held_out, "held-out row"),
         )
-        return f"It evaluates {models} on {rows}, by {plan.algorithm}."
+        return f"It evaluates {models} of {_kind(spec.loss)} loss on {rows}, by {plan.algorithm}."
     everywhere = isinf(spec.set.l2_radius(plan.dimension))
     where = "every weight vector" if everywhere else f"the set {_kind(spec.set)}"
     verb = f"At the model of {spec.named[0].job} it measures" if spec.named else "It fits"

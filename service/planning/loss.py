@@ -87,6 +87,7 @@ class BaseLoss(Kind):
     margin: ClassVar[bool] = False  # it is a loss of one margin <w, x>, and has a `scalar`
     located: ClassVar[bool] = False  # w is a point among the rows, not coefficients of one
     even: ClassVar[bool] = False  # in the residual
+    family: ClassVar[str] = ""  # the loss by which it is known where models begin to be of use
     usual_margin: ClassVar[float] = 1.0  # how large the margins of a model that fits are, about
     flat_at_zero: ClassVar[bool] = False  # w = 0 is stationary whatever the data: start elsewhere
 
@@ -181,6 +182,7 @@ class Classifier(MarginLoss):
     """A loss of y m that falls with it, for labels -1 and 1."""
 
     labels: ClassVar[frozenset[str]] = frozenset({"binary"})
+    family: ClassVar[str] = "logistic"
 
     @property
     def one_sided(self) -> bool:
@@ -197,6 +199,7 @@ class Regression(MarginLoss):
     """A loss of the margin and a number."""
 
     labels: ClassVar[frozenset[str]] = frozenset({"binary", "numeric", "unbounded"})
+    family: ClassVar[str] = "squared"
 
     def difference(self, margin: float, lipschitz: float) -> float:
         return lipschitz * (1 + margin)

@@ -37,9 +37,9 @@ def test_every_plan_is_described(plans):
     assert {plan.algorithm for plan in plans} == set(CATALOG)
     for plan in plans:
         made = describe(plan)
-        assert (
-            plan.algorithm in made.summary and plan.spec.loss.kind.replace("_", " ") in made.summary
-        )
+        assert plan.algorithm in made.summary
+        fitted = not plan.spec.summaries
+        assert not fitted or plan.spec.loss.kind.replace("_", " ") in made.summary
         if not has_prefixes(plan):  # there one vector may be a sum of several
             assert sum(release.times for release in made.releases) == made.release_count
         for release in made.releases:
@@ -80,6 +80,8 @@ def test_noise_is_in_units_of_what_is_released(plans):
             first = getattr(phases[0], "lattice", plan.lattice).noise_scale
         elif plan.lattice.kind == "point":
             first = phases[0].lattice_step * 2.0**plan.lattice.bits
+        elif plan.lattice.kind == "count":  # in units of its most precise table
+            first = 2.0**plan.lattice.bits / max(plan.lattice.weights)
         if hasattr(
             plan.schedule, "term_step"
         ):  # the point's noise comes after that of its objective
@@ -164,4 +166,5 @@ def test_a_dataset_says_which_losses_suit_it(service, plans):
     assert first["plan"]["spec"]["loss"]["kind"] == losses[0]
     for plan in plans:
         suitable = suitable_losses(plan.facts)
-        assert plan.spec.loss.kind in suitable and len(set(suitable)) == len(suitable)
+        assert plan.spec.summaries or plan.spec.loss.kind in suitable
+        assert len(set(suitable)) == len(suitable)

@@ -1,12 +1,16 @@
 """Released models on the rows that were held out, over HTTP: what is told, and of whom it is not."""
 
+import asyncio
 import csv
+import json
 
 import numpy as np
 import pytest
 
+from epsilond import AsyncClient
 from service.audit.verify import verify_chain
 from tests.harness import job
+from tests.test_cli import epsilond
 
 WARDS = ["A", "B"]
 SCHEMA = {
@@ -82,7 +86,8 @@ def test_a_model_is_evaluated_on_the_rows_that_were_held_out(scene):
     by = {group["name"]: group for group in model["groups"]}
     assert list(by) == ["A", "B", "<other>"]
     assert by["A"]["gaps"]["accuracy"]["low"] > 0 > by["B"]["gaps"]["accuracy"]["high"]
-    assert owner.model(finished["id"]).card["object"] == "evaluation"
+    card = owner.model(finished["id"])
+    assert (card.card["object"], card.evaluation) == ("evaluation", told["data"])
 
 
 def test_several_models_share_one_release(scene):
@@ -95,6 +100,20 @@ def test_several_models_share_one_release(scene):
     assert all(model["calibration"] for model in told["data"])
     assert all("brier" not in model["metrics"] for model in told["data"])
     assert len(owner.plan(finished["id"])["schedule"]["counts"]["tables"]) == 4
+
+
+def test_the_command_line_and_the_client_without_waiting_say_the_same(service, scene):
+    owner = scene["owner"]
+    finished = done(scene, ask(scene, scene["fits"][0], 0.5, evaluate={"metrics": ["accuracy"]}))
+    env = {"EPSILOND_URL": service.url, "EPSILOND_KEY": owner.key}
+    said = json.loads(epsilond("jobs", "evaluation", finished["id"], env=env))
+    assert said == owner.evaluation(finished["id"])
+
+    async def asked():
+        async with AsyncClient(service.url, owner.key) as client:
+            return await client.evaluation(finished["id"])
+
+    assert asyncio.run(asked()) == said
 
 
 def test_what_is_told_is_in_the_chain_and_in_the_ledger(scene):

@@ -30,7 +30,7 @@ NUMBERS = st.one_of(
         [0.1, -0.0, 1e-300, 1e15, True, False, np.float32(0.1), np.int8(3), np.bool_(1)]
     ),
 )
-SPELLED = st.sampled_from(["3", " 3 ", "1e1", "-2.5", "true", "False", "007", ".5", "1e-7"])
+SPELLED = st.sampled_from(["3", " 3 ", "1e1", "-2.5", "true", "False", "007", ".5", "1e-7", "1_0"])
 MISSING = st.sampled_from([None, "", "NA", float("nan"), np.float64("nan")])
 
 

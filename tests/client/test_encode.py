@@ -60,6 +60,31 @@ def test_columns_without_a_fill_refuse_the_same_cells(kind, values, by_value):
     assert same(ours(schema, table), theirs(schema, table))
 
 
+NEAR = [1, True, 1.0, "True", "1", np.bool_(True), np.int8(1), False, 0, 0.0, "1_0", 10, 2e15, 2e16]
+NEAR += [
+    2 * 10**15,
+    "2e15",
+    "2000000000000000",
+    np.float32(2e15),
+    "1e1",
+    -0.0,
+    "-0",
+    "é",
+    "e\u0301",
+]
+
+
+@pytest.mark.parametrize("by", [Schema, DeclaredSchema])
+@pytest.mark.parametrize("declared", [["1"], ["True", "0"], ["10"], ["2000000000000000"], ["é"]])
+def test_cells_that_are_nearly_the_same_are_told_apart_alike(declared, by):
+    column = {"name": "c", "kind": "categorical", "categories": declared, "fill": declared[0]}
+    label = {"name": "y", "kind": "binary", **LABELS["binary"]}
+    schema = by.model_validate({"columns": [column], "label": label})
+    for cells_ in (NEAR, NEAR[::-1]):
+        table = [{"c": cell} for cell in cells_]
+        assert same(ours(schema, table), theirs(schema, table))
+
+
 SCHEMA = DeclaredSchema.model_validate(
     {
         "columns": [

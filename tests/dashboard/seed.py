@@ -123,6 +123,9 @@ def seed(service):
     reason = {"epsilon_cap": 3, "reason": "second study approved by the board"}
     owner.request("POST", f"/v1/datasets/{dataset}/budget/top-ups", json=reason)
     grace.wait(grace.submit(job(dataset, 0.6, parameters={"steps": 10}))["id"])
+    evaluate = {"algorithm": "model-evaluation", "of": shown, "evaluate": {"by": "ward"}}
+    measured = {"dataset": dataset, "privacy": {"epsilon": 0.8}, **evaluate}
+    evaluation = grace.wait(grace.submit(measured)["id"])["id"]
     slow = job(second, 0.3, parameters={"steps": 100_000})
     running_ = grace.submit(slow)["id"]
     waiting = grace.submit(job(dataset, 0.2, parameters={"steps": 50}))["id"]
@@ -137,6 +140,7 @@ def seed(service):
         dataset=dataset,
         second=second,
         job=shown,
+        evaluation=evaluation,
         running=running_,
         waiting=waiting,
     )

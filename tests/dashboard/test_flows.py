@@ -307,18 +307,21 @@ def known_noise(plan):
 
 
 def test_every_algorithm_has_a_page_for_its_job(site, visit):
-    scene = site.scene(epsilon=50.0)
+    scene = site.scene(epsilon=60.0, holdout=0.2)
     page = visit(scene.analyst)
-    done = {}
+    fitted = None
     for name, entry in CATALOG.items():
+        if entry.needs.evaluates:  # on the rows that were held out: curves, not coefficients
+            continue
         asked = {**job(scene.dataset, 1.0, name), "parameters": {}, **entry.example}
         if entry.certifies:
-            asked["of"] = done["id"]
+            asked["of"] = fitted
         if entry.summarises:
             del asked["loss"]
         done = scene.analyst.wait(scene.analyst.submit(asked)["id"])
         assert done["state"] == "succeeded", name
         page.goto(f"{site.url}/#/jobs/{done['id']}")
+        fitted = fitted if entry.certifies or entry.summarises else done["id"]
         expect(page.get_by_text(entry.title)).to_be_visible()
         shown = "Stationarity" if entry.certifies else "Model"
         shown = "Counts: y" if entry.summarises else shown
@@ -333,3 +336,50 @@ def test_every_algorithm_has_a_page_for_its_job(site, visit):
     done = scene.analyst.wait(scene.analyst.submit(centre)["id"])
     page.goto(f"{site.url}/#/jobs/{done['id']}")
     expect(page.get_by_role("heading", name="Centre")).to_be_visible()
+
+
+def test_summaries_are_drawn_and_told_with_their_intervals(site, visit):
+    scene = site.scene(epsilon=50.0)
+    kinds = ["histogram", "quantiles", "mean", "bounds"]
+    asked = {
+        "dataset": scene.dataset,
+        "algorithm": "column-summaries",
+        "privacy": {"epsilon": 5.0},
+        "summaries": [
+            *({"kind": kind, "column": "x0"} for kind in kinds),
+            {"kind": "counts"},
+            {"kind": "correlations", "columns": ["x0", "y"]},
+        ],
+    }
+    page, done = visit(scene.analyst), scene.analyst.wait(scene.analyst.submit(asked)["id"])
+    told = {one["kind"]: one for one in scene.analyst.summary(done["id"])["data"]}
+    page.goto(f"{site.url}/#/jobs/{done['id']}")
+    for name in ("Histogram: x0", "Quantiles: x0", "Mean: x0", "Bounds: x0", "Correlations: x0, y"):
+        expect(page.get_by_role("heading", name=name)).to_be_visible()
+    expect(page.locator(".error")).to_have_count(20 + 2)  # a whisker for every share
+    expect(page.get_by_role("row", name=re.compile("^50 % below"))).to_have_count(1)
+    expect(page.get_by_role("row", name=re.compile("^x0, y"))).to_have_count(1)
+    suggested = f"{told['bounds']['upper']:.4g}".replace("-", "−")
+    expect(page.get_by_text(re.compile(f"Suggested: lower .*, upper {suggested}"))).to_be_visible()
+
+
+def test_a_model_is_evaluated_and_its_curves_are_read_out_by_keys(site, visit):
+    scene = site.scene(rows=4000, holdout=0.25)
+    analyst = scene.analyst
+    fit = analyst.wait(analyst.submit(job(scene.dataset, 0.6))["id"])["id"]
+    page = visit(analyst, f"#/jobs/{fit}")
+    page.get_by_role("link", name="Evaluate this model").click()
+    expect(page.get_by_label("Algorithm", exact=True)).to_have_value("model-evaluation")
+    expect(page.get_by_label("Model of")).to_have_value(fit)
+    asked = {"dataset": scene.dataset, "algorithm": "model-evaluation", "of": fit}
+    done = analyst.wait(analyst.submit(asked | {"privacy": {"epsilon": 1.0}})["id"])["id"]
+    page.goto(f"{site.url}/#/jobs/{done}")
+    expect(page.get_by_role("region", name="How good the model is")).to_contain_text("Accuracy")
+    expect(page.get_by_role("img", name=re.compile("^ROC: recall against false"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Precision and recall"))).to_be_visible()
+    slider, read = page.get_by_label("Point of ROC to read out"), page.locator(".readout").first
+    slider.press("Home")
+    expect(read).to_contain_text("recall")
+    before = read.inner_text()
+    slider.press("ArrowRight")
+    expect(read).not_to_have_text(before)

@@ -19,11 +19,11 @@ from tests.planning.cases import OF, facts
 ROWS = [round(10 ** (half / 2)) for half in range(6, 17)]
 ROUNDING = 1 + 1e-5  # predictions have six digits
 COLUMNS = 20
-NOT_YET = {"adversarial-output-perturbation", "objective-perturbation"}
+# what floats leave of a sum of so many rows grows with them, and a point's noise covers it
+ROUNDING_GROWS = {"adversarial-output-perturbation", "objective-perturbation"}
 CASES = [
     (name, example, named, delta)
     for name, algorithm in CATALOG.items()
-    if name not in NOT_YET
     for example in algorithm.examples
     if "loss" in example  # a table's columns are counted without an error
     for named in ((False, True) if "l2_ball" in algorithm.needs.sets else (False,))
@@ -65,5 +65,7 @@ def test_a_bound_falls_with_the_number_of_rows(name, example, named, delta):
             except PlanRefused:
                 assert not bounds  # so few rows are refused, and no more are
     assert len(bounds) >= len(ROWS) - 3
-    assert all(later <= before * ROUNDING for before, later in pairwise(bounds))
     assert bounds[-1] < bounds[0]
+    if name in ROUNDING_GROWS:
+        bounds = [bound for bound in bounds if bound > 100 * min(bounds)]
+    assert all(later <= before * ROUNDING for before, later in pairwise(bounds))

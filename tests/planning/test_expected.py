@@ -19,7 +19,12 @@ CALIBRATED = sorted(curves())
 
 
 def facts(rows=20_000, columns=20, loss="logistic", delta=1e-6, **more):
-    labels = {"softmax": "categorical", "logistic": "binary", "hinge": "binary"}
+    labels = {
+        "softmax": "categorical",
+        "logistic": "binary",
+        "hinge": "binary",
+        "smoothed_hinge": "binary",
+    }
     label = labels.get(loss, "numeric")
     given = {
         "rows": rows,

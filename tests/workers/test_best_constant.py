@@ -112,3 +112,13 @@ def test_where_nothing_is_expected_it_comes_last():
     about = facts(rows=300, delta=0.0)
     able = [c for c in compare(spec("auto", loss="logistic", ridge=0.1), about, 2**50) if c.plan]
     assert able[0].algorithm.name != NAME
+
+
+def test_a_model_is_preferred_where_noise_leaves_one_although_the_constant_is_often_as_good():
+    about = facts(rows=20_000)
+    job = type(spec("auto")).model_validate(
+        spec("auto", 0.05, loss="hinge").model_dump(exclude={"set"})
+    )
+    made, choice = choose(compare(job, about, 2**50))
+    assert made.algorithm == "preconditioned-descent"
+    assert "of a model. best-constant often loses no more" in choice.reason

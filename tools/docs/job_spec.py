@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from service.planning.catalog import CATALOG
 from service.planning.default_set import ROOM, SPARSE
+from service.planning.evaluate import Evaluate
 from service.planning.loss import BaseLoss
 from service.planning.losses import LOSSES
 from service.planning.needs import LABELS
@@ -65,6 +66,7 @@ def pages() -> dict[str, str]:
         + f"## Models\n\n{kinds(get_args(get_args(ModelKind)[0]), 'models')}\n"
         + f"## Privacy\n\n{own_fields(Privacy)}\n"
         + f"## A released model\n\n{escaped(doc(Released))}\n\n{own_fields(Released)}\n"
+        + f"## An evaluation\n\n{escaped(doc(Evaluate))}\n\n{own_fields(Evaluate)}\n"
         + "## Parameters\n\nThose of each algorithm are on its page: "
         + ", ".join(f"[{name}](algorithms/{name}.md)" for name in CATALOG)
         + ".\n"

@@ -38,6 +38,7 @@ _f = np.float32
 _i = np.int32
 _HALF = _f(0.5)
 
+_LONG, _NARROW = 4 * BLOCK, 16  # rows of a block where they are short, and up to how many columns
 GROUP = 8  # float64 rows that take each step together
 _TINY = 1e-290
 _SMALL, _LARGE, _SCALE = 2.0**-480, 2.0**480, 2.0**700  # squares: within 2^-960..2^960 in any case
@@ -112,10 +113,10 @@ def add_fixed(total, x, y, weights, margin_step, loss, scale, bound, fast):
     ||weights||_2 ||x||_2 < 2^31 (caller's duty; else margins wrap, which no bound rests on).
     `weights`, `total` and `fast` are of one simd.Layout.
     """
-    rows = x.shape[0]
-    m, q = np.empty(BLOCK, dtype=np.int32), np.empty(BLOCK, dtype=np.int16)
-    for first in range(0, rows, BLOCK):
-        count = min(BLOCK, rows - first)
+    rows, block = x.shape[0], _LONG if x.shape[1] <= _NARROW else BLOCK
+    m, q = np.empty(_LONG, dtype=np.int32), np.empty(_LONG, dtype=np.int16)
+    for first in range(0, rows, block):
+        count = min(block, rows - first)
         margins(x, first, weights, fast, m[:count])
         labels = y[first : first + count]
         _quantise(m[:count], labels, margin_step, loss, scale, bound, q[:count])

@@ -20,7 +20,8 @@ class Model:
     `coef_` and `intercept_` have one entry per class for softmax; a geometric median has a `location`
     instead, in the columns' own units and the order of `feature_names_in_`. A network has weights of
     encoded rows: `network` holds `hidden` (a list per unit, the constant first), `outer` and `offset`;
-    a certificate has a `certificate`, and a job that fitted nothing has `summaries`.
+    a certificate has a `certificate`, and a job that fitted nothing has `summaries`
+    or an `evaluation`.
     """
 
     def __init__(self, card: JSON) -> None:
@@ -29,6 +30,7 @@ class Model:
         self.location: list[float] | None = card.get("location")
         self.certificate: JSON | None = card.get("certificate")
         self.summaries: list[JSON] | None = card.get("summaries")
+        self.evaluation: list[JSON] | None = card.get("evaluation")
         self.network: JSON | None = card.get("network")
         linear = card["coef_"] is not None
         self.coef_: Floats = np.asarray(card["coef_"] if linear else [])

@@ -16,13 +16,13 @@ gradients,
 
 H = G and the largest subgradient of h, E_0 = D^2, and E_i = 2/mu_i times the bound of AC-SA plus the
 bias of the smoothing, for a start within min(2 D, (H + ridge D)/mu_i). T, the batches' share of their
-phase (1/2^j), the smoothness, p_1 and k are those for which the whole is smallest or nearly so, chosen
-as shared/subsampling.py says. p_1 is looked for among G/D times powers of 2, from the root of (8
-G^2/n_1 + 32 V/T)/D^2 on, where (p/2) D^2 + (4 G^2/n_1 + 16 V/T)/p is smallest: what the first phase
-adds for batches of variance V where the loss is smooth and has no ridge. A ridge makes smaller ones
-do, down to none in effect, as it keeps minimisers near each other by itself: then the sum is 4
-G^2/(ridge n) and less, the rate of Lemma 5.5 without its repetitions. k is 1 + log4 sqrt(d/rho), for
-which the last term is below the others, or 2 or 4 more, as rows allow, which a corner's bias asks for.
+phase (1/2^j), the smoothness and k are those for which the whole is smallest or nearly so, chosen as
+shared/subsampling.py says. p_1 is the root of (8 G^2/n_1 + 32 V/T)/D^2, where (p/2) D^2 + (4 G^2/n_1 +
+16 V/T)/p is smallest, what the first phase adds for batches of variance V. With a ridge other p_1 are
+tried too, G/D times powers of 2: smaller ones do, down to none in effect, as a ridge keeps minimisers
+near each other by itself. Then the sum is 4 G^2/(ridge n) and less, the rate of Lemma 5.5 without its
+repetitions. k is 1 + log4 sqrt(d/rho), for which the last term is below the others, or 2 or 4 more, as
+rows allow, which a corner's bias asks for.
 
 **Sensitivity.** Neighbours replace one record. Phase i releases T times the noisy sum over a fresh
 secret batch of its own rows [start, stop), of sensitivity 2c, for contributions of norm at most c
@@ -176,7 +176,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             seconds = pace.seconds(steps, batch, population)
             for beta in smooth.choices(steps, D, balanced)[:3]:
                 least = inf
-                for first in (G / D * 2.0**power for power in _pulls(balanced, spec.ridge)):
+                for first in (G / D * pull for pull in _pulls(balanced, spec.ridge)):
                     error, _ = bound.total(rows, steps, variance, beta, first)
                     found.append(
                         Candidate(error, seconds, steps, batch, beta, halvings, first, count)
@@ -218,10 +218,12 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     )
 
 
-def _pulls(balanced: float, ridge: float) -> list[int]:
-    """The powers of 2 at which a first pull is looked for, up to where the bound rises."""
+def _pulls(balanced: float, ridge: float) -> list[float]:
+    """The first pulls that are tried; with a ridge up to where the bound rises."""
+    if ridge == 0:
+        return [balanced]
     least = floor(log2(balanced))
-    return [least - _LESS] * (ridge > 0) + list(range(least - 2 * (ridge > 0), least + _MORE))
+    return [2.0**power for power in (least - _LESS, *range(least - 2, least + _MORE))]
 
 
 def _phases(

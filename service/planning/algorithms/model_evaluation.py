@@ -71,7 +71,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     goal, asked = target(spec, facts), spec.evaluate or Evaluate()
     counts = evaluation_counts(goal, spec, facts, asked, models=len(spec.named))
     lattice, m = counts.lattice, facts.held_out
-    noise = max(map(lattice.deviation, range(len(lattice.sizes)))) / m
+    shares = (lattice.deviation(i) / table.largest for i, table in enumerate(counts.tables))
+    noise = max(shares) / m
     return Draft(
         dimension=sum(lattice.sizes),
         schedule=EvaluationSchedule(counts=counts),
@@ -165,6 +166,6 @@ ALGORITHM = Algorithm(
     parameters=Parameters,
     schedule=EvaluationSchedule,
     plan=plan,
-    examples=({"loss": "logistic", "of": "job_of_the_model"},),
+    examples=({"loss": "logistic", "of": "job_of_the_model", "evaluate": {}},),
     own_objective=True,
 )

@@ -24,8 +24,9 @@ what leaves.
 **Choice of Lambda.** The price has a part that noise buys and C = log(1 + c), which a larger
 Lambda makes smaller for more bias. C gets the share f of the price at which 1/(1 - f) + g/(f A) is
 least: A is what the price has to give to C, and g, 0.02 epsilon and less in many dimensions, what
-more regularisation costs. For the second noise a 64th of the budget is kept: the noise of the
-first is then less than 1 % larger.
+more regularisation costs. Beyond some 10^7 rows it is the rounding of their sum that the second
+noise has to cover, and Lambda is made larger until that is at most half of the predicted risk. For the
+second noise a 64th of the budget is kept: the noise of the first is then less than 1 % larger.
 
 **Errata.** The papers of 2011 and 2012 are about the exact minimiser, which no computer has. The shift
 of b depends on the minimiser, and so on b itself: what is known of a normal under a fixed shift does
@@ -54,6 +55,7 @@ NAME = "objective-perturbation"
 CLIP = 0.5  # of a slope without a bound: labels are within [-1, 1]
 BEND_MAX = 0.2
 _POINT_SHARE = 64  # the second noise has one of so many parts
+_MORE = 12  # times a Lambda may be made four times as large
 _EASE = 0.1  # how much smaller than the first noise's effect the second's should be
 _MARGIN = 10.0  # of models that the predicted risk is compared with, where nothing bounds them
 
@@ -69,6 +71,19 @@ class Parameters(Part):
 
 
 def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
+    """With a larger Lambda where what floats leave of the sum of many rows outweighs all else."""
+    draft, blurred = _plan(spec, facts, parameters, 1.0)
+    for power in range(1, _MORE):
+        if blurred < draft.prediction.excess_risk / 2:
+            break
+        draft, blurred = _plan(spec, facts, parameters, 4.0**power)
+    return draft
+
+
+def _plan(
+    spec: JobSpec, facts: Facts, parameters: Parameters, factor: float
+) -> tuple[Draft, float]:
+    """For `factor` times the Lambda that its price asks for; and what the second noise adds."""
     p, goal = problem(spec, facts), target(spec, facts)
     require_scale(NAME, p.W, p.X2, spec.ridge)
     unbounded = spec.loss.scalar().high == inf and not spec.loss.one_sided
@@ -82,7 +97,7 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
             "privacy.epsilon is too small for the ledger's smallest unit; use 0.0001."
         )
 
-    strong = max(n * spec.ridge, bent / bend_for(of_term, d))
+    strong = factor * max(n * spec.ridge, bent / bend_for(of_term, d))
     term = dual.calibrate_term(of_term, bent / strong, 1 if spec.loss.one_sided else 2)
     spread = sqrt(d) if term.noise == "laplace" else 1.0
     term_step = 2 * L0 * p.X2 * spread / term.sensitivity * (1 + 2.0**-40)
@@ -100,7 +115,8 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
     residual = o.residual(sensitivity)
     lattice = calibrate_point(of_point, d, sensitivity, reach)
     second = each * sensitivity
-    return Draft(
+    prediction, blurred = _prediction(spec, p, goal, o, first, second)
+    draft = Draft(
         dimension=d,
         schedule=PerturbedMinimumSchedule(
             steps=o.passes(residual),
@@ -117,9 +133,10 @@ def plan(spec: JobSpec, facts: Facts, parameters: Parameters) -> Draft:
         ),
         lattice=lattice,
         release=Sequence(parts=(term, lattice.release())),
-        prediction=_prediction(spec, p, goal, o, first, second),
+        prediction=prediction,
         gradients=o.passes(residual) * n,
     )
+    return draft, blurred
 
 
 def bend_for(goal: Target, dimension: int) -> float:
@@ -136,7 +153,7 @@ def bend_for(goal: Target, dimension: int) -> float:
 
 def _prediction(
     spec: JobSpec, p: Problem, goal: Target, o: Tilted, first: float, second: float
-) -> Prediction:
+) -> tuple[Prediction, float]:
     """The minimiser of the tilted objective has at most ||b||^2/(2 Lambda) more of the regularised sum
     than the best w has; noise on it costs by the slope or by the curvature."""
     W = min(p.W, o.slope * p.X2 / spec.ridge if spec.ridge else _MARGIN / p.X2)
@@ -148,7 +165,7 @@ def _prediction(
         papers_noise = 2 * sqrt(2 * (log(2) - log(goal.delta)) + goal.epsilon) / goal.epsilon
     else:
         papers_noise = 2 * sqrt(p.d + 1) / goal.epsilon
-    return Prediction(
+    prediction = Prediction(
         theorem="a linear term of norm B costs B^2/(2 n Lambda), a ridge Lambda/n - ridge half of "
         "itself times ||w||^2 (to ||w|| = 10/X2 where no bound is known)",
         excess_risk=rounded(tilted + bias + blurred),
@@ -156,6 +173,7 @@ def _prediction(
         paper_noise=rounded(o.slope * p.X2 * papers_noise / p.n),
         our_noise=rounded(first / p.n),
     )
+    return prediction, blurred
 
 
 ALGORITHM = Algorithm(

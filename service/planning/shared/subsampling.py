@@ -170,13 +170,13 @@ class Candidate(NamedTuple):
     phases: int = 1
 
 
-def quickest(candidates: list[Candidate]) -> Candidate:
+def quickest(candidates: list[Candidate], few_do: bool = True) -> Candidate:
     """Of those whose bound is hardly more than the least, the one that takes the least time; but few
     steps where their bound is not far more: it is the worst loss's, and few have done as well."""
     least = min(one.bound for one in candidates)
     near = [one for one in candidates if one.bound <= _HARDLY_MORE * least]
     few = [one for one in candidates if one.steps <= _FEW and one.bound <= _FAR_MORE * least]
-    if few and all(one.steps > _FEW for one in near):
+    if few_do and few and all(one.steps > _FEW for one in near):
         return min(few)
     return min(near, key=lambda one: (one.seconds, one))
 
