@@ -4,18 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from service.planning.lattice import SumLattice
 from service.planning.plan import Plan
 from service.planning.spec import Facts
-from workers.arrays import Add, Array, Floats
+from workers.arrays import Add, Floats
 from workers.kernels.simd import Layout
-from workers.kernels.steps import Steps
-
-# a pass over x and y in this order with such steps: moves w and adds iterates to the total
-Pass = Callable[[Floats, Floats, Array, Array, NDArray[np.int64], Steps], None]
+from workers.kernels.steps import Pass
 
 
 class Limits(Protocol):

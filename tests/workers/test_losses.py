@@ -46,7 +46,11 @@ LOSSES = [
     ("phase_retrieval", lambda m, y: abs(m * m - y), "numeric"),
 ]
 REACH = 4.0
-CONVEX_ONLY = [name for name, e in CATALOG.items() if not (e.nonconvex or e.certifies)]
+CONVEX_ONLY = [
+    name
+    for name, e in CATALOG.items()
+    if not (e.nonconvex or e.certifies or e.needs.summaries)  # these fit no loss
+]
 MARGINS = np.linspace(-REACH, REACH, 1601) + 1e-5  # beside the corners
 
 

@@ -11,7 +11,8 @@ from workers.data import Blocks, Data
 from workers.kernels.averaged import Hostile, robust_averaged_pass
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import penalised_sum, robust_sum
-from workers.optimizers.averaged import Pass, average
+from workers.kernels.steps import Pass
+from workers.optimizers.averaged import average
 from workers.optimizers.descent import Floats, Gradient, release, solve
 from workers.progress import Progress
 

@@ -8,10 +8,10 @@ from service.planning.shared.point import MinimiserSchedule
 from workers.arrays import read_only
 from workers.data import Blocks, Data
 from workers.kernels.averaged import averaged_pass
-from workers.kernels.losses import slope_of
+from workers.kernels.losses import slope_of, vector_pass_of
 from workers.kernels.minimise import gradient_sum, sgd_block
-from workers.losses import VECTOR_KERNELS
-from workers.optimizers.averaged import Pass, average
+from workers.kernels.steps import Pass
+from workers.optimizers.averaged import average
 from workers.optimizers.descent import Floats, Gradient, into_ball, release, solve
 from workers.progress import Progress
 
@@ -53,11 +53,8 @@ def mean_gradient(plan: Plan, schedule: MinimiserSchedule, blocks: Blocks) -> Gr
 
 
 def averaged(plan: Plan, schedule: MinimiserSchedule) -> Pass:
-    vectors = VECTOR_KERNELS.get(plan.spec.loss.kind)
-    if vectors is not None:
-        if vectors.averaged_pass is None:
-            raise TypeError(f"no pass of single steps is known for {plan.spec.loss.kind}")
-        return vectors.averaged_pass(plan)
+    if not plan.spec.loss.margin:
+        return vector_pass_of(plan)
     loss, unit, bound = slope_of(plan), plan.facts.feature_step or 0.0, schedule.slope_bound
     return lambda w, total, x, y, order, steps: averaged_pass(
         w, total, x, y, order, unit, loss, bound, steps

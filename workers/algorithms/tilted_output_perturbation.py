@@ -10,7 +10,8 @@ from workers.data import Blocks, Data
 from workers.kernels.averaged import Levels, tilted_averaged_pass
 from workers.kernels.losses import slope_of
 from workers.kernels.minimise import merge_tilted, tilted_sum
-from workers.optimizers.averaged import Pass, average
+from workers.kernels.steps import Pass
+from workers.optimizers.averaged import average
 from workers.optimizers.descent import Floats, Gradient, release, solve
 from workers.progress import Progress
 

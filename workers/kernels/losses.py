@@ -24,7 +24,8 @@ from workers.kernels.shapes import (
     Line,
     Slope,
 )
-from workers.losses import KERNELS
+from workers.kernels.steps import Pass
+from workers.losses import KERNELS, VECTOR_KERNELS
 
 
 def codes_of(kernels: Iterable[Kernel]) -> dict[Kernel, int]:
@@ -51,6 +52,14 @@ def slope_of(plan: Plan) -> Slope:
     averaged = as_slope(kernel.averaged, shape)
     line = averaged.line._replace(curvature=1 / reach)
     return averaged._replace(straight=False, line=line, table=table, means=means)
+
+
+def vector_pass_of(plan: Plan) -> Pass:
+    """A pass of averaged SGD, for a loss whose gradients are no multiple of the row."""
+    made = VECTOR_KERNELS[plan.spec.loss.kind].averaged_pass
+    if made is None:
+        raise TypeError(f"no pass of single steps is known for {plan.spec.loss.kind}")
+    return made(plan)
 
 
 def exact_slope(loss: BaseLoss) -> Slope:

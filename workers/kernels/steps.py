@@ -1,11 +1,15 @@
 """A step of averaged SGD, whatever the loss, and the sum of its iterates in groups."""
 
+from collections.abc import Callable
 from math import sqrt
 from typing import NamedTuple
 
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from service.planning.shared.minimiser import GROUP
+from workers.arrays import Array, Floats
 
 
 class Steps(NamedTuple):
@@ -15,6 +19,10 @@ class Steps(NamedTuple):
     size: float
     strong: float
     radius: float
+
+
+# a pass over x and y in this order with such steps: moves w and adds iterates to the total
+Pass = Callable[[Floats, Floats, Array, Array, NDArray[np.int64], Steps], None]
 
 
 @njit(cache=True, inline="always", error_model="numpy")

@@ -8,8 +8,9 @@ from service.planning.loss import SHARP
 from service.planning.plan import Plan
 from workers.arrays import Add, Array, Floats, Sum, read_only
 from workers.kernels.averaged_vectors import median_averaged_pass
+from workers.kernels.steps import Pass
 from workers.kernels.vectors import add_median
-from workers.vector_losses import Limits, Pass, VectorKernel
+from workers.vector_losses import Limits, VectorKernel
 
 
 def _gradients(plan: Plan, lattice: SumLattice, limits: Limits, weights: Floats) -> Add:

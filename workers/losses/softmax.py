@@ -10,8 +10,9 @@ from service.planning.plan import Plan
 from service.planning.spec import Facts
 from workers.arrays import Add, Array, Floats, Sum, integer_weights, read_only
 from workers.kernels.averaged_vectors import softmax_averaged_pass
+from workers.kernels.steps import Pass
 from workers.kernels.vectors import add_softmax_fixed, add_softmax_float
-from workers.vector_losses import Limits, Pass, VectorKernel
+from workers.vector_losses import Limits, VectorKernel
 
 
 def _gradients(plan: Plan, lattice: SumLattice, limits: Limits, weights: Floats) -> Add:

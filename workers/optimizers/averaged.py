@@ -5,12 +5,9 @@ import numpy as np
 from service.planning.shared.point import MinimiserSchedule
 from workers.arrays import Floats
 from workers.data import Blocks, Data
-from workers.kernels.steps import Steps
+from workers.kernels.steps import Pass, Steps
 from workers.progress import Progress
 from workers.randomness import Use
-from workers.vector_losses import Pass
-
-__all__ = ["Pass", "average"]
 
 
 def average(
