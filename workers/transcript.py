@@ -135,8 +135,8 @@ def run_privately(
 def digest_of(*asked: Any) -> bytes:
     """Of a question, to the bit. The function that makes a point is not part of it: it sees rows, and
     what it makes of them has the sensitivity that its plan proves. All else that is asked with is
-    plain: an object of a class that a run made would be handed to code that sees rows, and could answer
-    there as it likes."""
+    plain: an object of a class that a run made would be handed to code that sees rows, and could
+    answer there as it likes."""
     total = hashlib.sha256()
 
     def add(part: Any) -> None:
