@@ -54,8 +54,9 @@ async def compare_algorithms(ctx: Ctx, me: Me, request: SpecRequest) -> Any:
 
 @router.post("/quotes/noise", response_model=QuoteView)
 async def quote_for_noise(ctx: Ctx, me: Me, request: NoiseRequest) -> Any:
-    """The quote at the smallest epsilon whose noise is at most the wanted one. The spec's own epsilon
-    only serves `auto`, to choose an algorithm."""
+    """The quote at the smallest epsilon whose noise is at most the wanted one; where the algorithm
+    chooses steps or a solver the noise may rise with epsilon, and a smaller one might do too. The
+    spec's own epsilon only serves `auto`, to choose an algorithm."""
     spec = request.spec()
 
     def authorised(connection: Connection) -> JobSpec:

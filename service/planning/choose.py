@@ -106,7 +106,7 @@ def choose(candidates: list[Candidate]) -> tuple[Plan, Choice]:
 def epsilon_for_noise(spec: JobSpec, facts: Facts, gradients_max: int, noise: float) -> Plan:
     """The Plan at the smallest epsilon, to six decimals, whose noise in one mean is at most `noise`.
 
-    Bisection, so at most 28 plans. Where steps are chosen by the algorithm the noise may rise a little
+    Bisection, so at most 28 plans. Where the algorithm chooses steps or a solver the noise may rise
     with epsilon; then the answer still keeps to `noise`, but a smaller epsilon might too.
     """
 

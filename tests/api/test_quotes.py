@@ -69,9 +69,11 @@ def test_the_epsilon_for_a_noise_is_the_smallest_that_keeps_to_it(algorithm):
         found = epsilon_for_noise(asked, FACTS, MANY, wanted)
         epsilon = found.guarantee.epsilon
         assert found.prediction.our_noise <= wanted
-        below = asked.privacy.model_copy(update={"epsilon": round(epsilon * 0.999, 6)})
-        less = plan(asked.model_copy(update={"privacy": below}), FACTS)
-        assert less.prediction.our_noise > wanted
+        for smaller in (epsilon - 1e-6, epsilon * 0.99, epsilon / 2):  # to six decimals, as found
+            at = round(min(smaller, epsilon - 1e-6), 6)
+            below = asked.privacy.model_copy(update={"epsilon": at})
+            less = plan(asked.model_copy(update={"privacy": below}), FACTS)
+            assert less.prediction.our_noise > wanted
     with pytest.raises(PlanRefused, match="even epsilon 100 leaves"):
         epsilon_for_noise(asked, FACTS, MANY, 1e-12)
 

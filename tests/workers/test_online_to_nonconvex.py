@@ -364,7 +364,7 @@ def test_a_period_of_one_is_plain_noisy_descent():
         ({"set": "box"}, "it runs over: l2_ball, all", {"set": "all"}),
         (
             {"loss": "geometric_median"},
-            "localized-accelerated-sgd, localized-subgradient or gradient-descent.",
+            "localized-subgradient, gradient-descent or output-perturbation.",
             {"loss": "geometric_median", "algorithm": "gradient-descent"},
         ),
         (

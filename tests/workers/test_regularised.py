@@ -101,14 +101,16 @@ def planned(algorithm, loss, h, where, n, epsilon=50.0, **job):
 @pytest.mark.parametrize(("loss", "h", "where"), CASES, ids=str)
 @pytest.mark.parametrize("algorithm", [GD, AC, LOCAL, SUB])
 def test_without_noise_the_composite_optimum_is_met(algorithm, loss, h, where):
-    made = planned(algorithm, loss, h, where, 400, ridge=0.01, parameters={"steps": 500})
-    x, y = rows(made, 400)
+    """Those in phases are pulled towards their start, the less the more rows there are, and read half
+    of the rows at first: with 400 rows the pull alone would be most of what is left."""
+    phases = algorithm in (LOCAL, SUB)
+    n = 4000 if phases else 400
+    made = planned(algorithm, loss, h, where, n, ridge=0.01, parameters={"steps": 500})
+    x, y = rows(made, n)
     found = RUNS[algorithm](made, Noiseless(made, x, y, Randomness(KEY, "")), Progress())
     of = objective(made, x, y)
     excess = of(found) - least(made, of, found)
-    assert excess <= (
-        0.005 if algorithm in (GD, AC) else 0.05
-    )  # those in phases read few rows last
+    assert excess <= (0.02 if phases else 0.005)
 
 
 @pytest.mark.parametrize("algorithm", [GD, AC])

@@ -182,7 +182,7 @@ class AsyncClient(AsyncConnection):
         return Comparison(await self.request("POST", "/v1/quotes/comparison", json=spec))
 
     async def quote_for_noise(self, spec: Mapping[str, Any], noise: float) -> Quote:
-        """The quote at the smallest epsilon with at most this noise."""
+        """The quote at the smallest epsilon with at most this noise, as far as bisection finds it."""
         return Quote(await self.request("POST", "/v1/quotes/noise", json={**spec, "noise": noise}))
 
     async def quote_batch(self, specs: Specs) -> Result:

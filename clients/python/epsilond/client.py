@@ -175,7 +175,7 @@ class Client(Connection):
         return Comparison(self.request("POST", "/v1/quotes/comparison", json=spec))
 
     def quote_for_noise(self, spec: Mapping[str, Any], noise: float) -> Quote:
-        """The quote at the smallest epsilon with at most this noise."""
+        """The quote at the smallest epsilon with at most this noise, as far as bisection finds it."""
         return Quote(self.request("POST", "/v1/quotes/noise", json={**spec, "noise": noise}))
 
     def quote_batch(self, specs: Specs) -> Result:

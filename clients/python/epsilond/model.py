@@ -60,7 +60,9 @@ class Model:
     def decision_function(self, rows: Any) -> Floats:
         """The margin of each row, or one per class."""
         if not self.predicts:
-            raise TypeError("without coefficients it predicts nothing; see its parts")
+            told = ("location", "certificate", "summaries", "evaluation")
+            parts = [name for name in told if getattr(self, name) is not None]
+            raise TypeError(f"without coefficients it predicts nothing; see {' and '.join(parts)}")
         x = self.encode(rows)
         if self.network is not None:
             hidden = np.maximum(x @ np.asarray(self.network["hidden"]).T, 0.0)

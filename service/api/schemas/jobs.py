@@ -86,7 +86,7 @@ class CertificateView(BaseModel):
     radius: float = Field(description="Above 0: the gradient is a mean over this ball (Goldstein).")
     gradient: list[float] = Field(description="Noisy, with the ridge; one number per weight.")
     gradient_norm: float
-    projected_gradient_norm: float | None = Field(description="Null over a polytope or an lp ball.")
+    projected_gradient_norm: float | None = Field(description="Null over a polytope.")
     stationarity_gap: float | None = Field(description="Frank-Wolfe's; null over all of R^d.")
     noise: float = Field(description="Standard deviation of the noise in each number.")
     noise_norm: float
