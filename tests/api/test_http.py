@@ -135,6 +135,15 @@ def test_a_refusal_names_every_missing_field_in_words(service):
     assert said == f"give {', '.join(f'body.{field}' for field in fields)}."
 
 
+def test_a_fit_that_names_no_loss_is_told_which_it_takes(service):
+    made = service.scene()
+    spec = {k: v for k, v in job(made.dataset).items() if k != "loss"}
+    for path in ("/v1/quotes", "/v1/jobs"):
+        answer = asking(service, made.analyst, "POST", path, json=spec)
+        assert answer.status_code == 422
+        assert "the job names none; use the loss " in answer.json()["detail"]
+
+
 def test_wrong_fields_are_named_after_the_missing_ones():
     errors = [
         {"type": "extra", "loc": ("body", "x"), "msg": "no such field"},

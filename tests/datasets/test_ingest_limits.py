@@ -60,6 +60,11 @@ def test_a_file_beyond_its_limits_leaves_nothing_behind(
     assert left_behind(tmp_path) == []
 
 
+def test_a_small_file_is_read_within_the_memory_that_bombs_exceed(request_for):
+    made = ingest.run_ingest(request_for(HEADER + GOOD * 10, memory_bytes=512 << 20))
+    assert made.rows == 10
+
+
 def test_a_parse_error_crosses_the_process_boundary(request_for, tmp_path):
     with pytest.raises(ParseError) as refused:
         ingest.run_ingest(request_for(HEADER + GOOD + "old,Bonn,a,1\n"))
