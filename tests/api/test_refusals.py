@@ -191,7 +191,7 @@ def test_each_role_does_its_own_work_and_no_other(service, scene):
 
 def test_a_revoked_grant_ends_use_and_sight(service):
     scene = service.scene()
-    scene.analyst.submit(job(scene.dataset))
+    scene.analyst.wait(scene.analyst.submit(job(scene.dataset))["id"])  # nothing changes afterwards
     scene.owner.revoke_grant(scene.dataset, scene.analyst.id)
     with pytest.raises(ApiError) as refusal:
         scene.analyst.submit(job(scene.dataset))
