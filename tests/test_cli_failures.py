@@ -22,7 +22,7 @@ def run(monkeypatch, tmp_path, capsys):
     (tmp_path / "bad.json").write_text('{"columns": [}')
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
     (tmp_path / "rows.csv").write_text("x0,y\n1,1\n0,0\n")
-    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+    (tmp_path / "rows.xlsx").write_bytes(b"PK")
 
     def run(*arguments, **env):
         for name, value in env.items():
@@ -46,7 +46,7 @@ NOWHERE = "http://127.0.0.1:1"
         (["datasets", "list"], {"URL": "localhost:8000"}, 2, "EPSILOND_URL is 'localhost:8000'"),
         (["datasets", "list"], {"URL": "http://[::1"}, 2, "it looks like http://127.0.0.1:8000"),
         ([*UPLOAD, "absent.csv"], {"URL": NOWHERE}, 2, "there is no file absent.csv."),
-        ([*UPLOAD, "rows.parquet"], {"URL": NOWHERE}, 2, "rows.parquet: the name of a data file"),
+        ([*UPLOAD, "rows.xlsx"], {"URL": NOWHERE}, 2, "rows.xlsx: the name of a data file"),
         (["datasets", "upload", "rows", "binary.json", "rows.csv"], {"URL": NOWHERE}, 2, "UTF-8"),
         (
             ["datasets", "upload", "rows", "wrong.json", "rows.csv"],

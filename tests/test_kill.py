@@ -16,7 +16,7 @@ from workers.data import Data
 from workers.progress import Progress
 from workers.randomness import Randomness
 
-STEPS = 3000
+STEPS = 8000  # seconds of work: it is killed in the midst
 
 
 @pytest.fixture(params=ENGINES)

@@ -38,7 +38,7 @@ from workers.randomness import Randomness, Stream, Use
 from workers.rows import Blocks, Rows, WrongDataError
 from workers.running import Exact, carry, nothing
 from workers.sums import Estimate, Sums, lattices_of
-from workers.tables import add_tables
+from workers.tables import add_tables, planned_tables
 from workers.vertices import VertexScores
 
 __all__ = ["Blocks", "Data", "Estimate", "Frame"]
@@ -226,8 +226,7 @@ class Data:
     @guarded
     def noisy_counts(self, counts: Counts, ranges: Floats | None = None) -> Floats:
         """The Plan's tables of this release plus noise, with the ranges of those that have none."""
-        if counts not in self._plan.counted:
-            raise WrongDataError("tables are those of the Plan, and these are others")
+        counts = planned_tables(self._plan, counts)
         rows, lattice = self._rows.within(counts.start, counts.stop), counts.lattice
         add = add_tables(self._plan.facts, counts, ranges)
         exact = self._rows.sum(add, sum(lattice.sizes), rows)

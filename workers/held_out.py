@@ -14,6 +14,7 @@ from workers.gate import Gate, guarded
 from workers.randomness import Randomness
 from workers.rows import Rows, WrongDataError
 from workers.scored import add_scored
+from workers.tables import planned_tables
 
 
 class HeldOutRows:
@@ -50,8 +51,7 @@ class HeldOutData(Data):
     def noisy_scores(self, counts: Counts, models: Floats) -> Floats:
         """The tables of this release of the Plan at these weights, a row for each model, plus noise.
         Weights are public: a run has them of what was let out before."""
-        if counts not in self._plan.counted:
-            raise WrongDataError("tables are those of the Plan, and these are others")
+        counts = planned_tables(self._plan, counts)
         rows, lattice = range(counts.start, counts.stop), counts.lattice
         add = add_scored(self._plan.facts, counts, models)
         exact = self._held_out.sum(add, sum(lattice.sizes), rows)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.planning.plan import Plan
 from service.planning.spec import Facts
 from service.planning.tables import (
     LABEL,
@@ -27,6 +28,14 @@ from workers.arrays import Add, Array, Floats, Sum
 from workers.rows import WrongDataError
 
 Integers = NDArray[np.int64]
+
+
+def planned_tables(plan: Plan, counts: Counts) -> Counts:
+    """The Plan's own, of those that a run names: what is equal may be another."""
+    own = [one for one in plan.counted if type(counts) is Counts and one == counts]
+    if not own:
+        raise WrongDataError("tables are those of the Plan, and these are others")
+    return own[0]
 
 
 def add_tables(facts: Facts, counts: Counts, ranges: Floats | None = None) -> Add:

@@ -10,11 +10,13 @@ assumes. A run that asks otherwise the second time publishes nothing.
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from tempfile import SpooledTemporaryFile
+from types import FunctionType
 from typing import Any, cast
 
 import numpy as np
@@ -132,29 +134,44 @@ def run_privately(
 
 def digest_of(*asked: Any) -> bytes:
     """Of a question, to the bit. The function that makes a point is not part of it: it sees rows, and
-    what it makes of them has the sensitivity that its plan proves."""
+    what it makes of them has the sensitivity that its plan proves. All else that is asked with is
+    plain: an object of a class that a run made would be handed to code that sees rows, and could
+    answer there as it likes."""
     total = hashlib.sha256()
 
     def add(part: Any) -> None:
-        if part is None or isinstance(part, int | float | str):
-            total.update(f"{type(part).__name__} {part!r};".encode())
-        elif isinstance(part, np.ndarray):
+        kind = type(part)
+        if part is None or kind in _NUMBERS:
+            total.update(f"{kind.__name__} {part!r};".encode())
+        elif kind is np.ndarray and part.dtype != object:
             total.update(f"{part.dtype.str} {part.shape};".encode())
             total.update(np.ascontiguousarray(part).data)
-        elif isinstance(part, list | tuple):
+        elif kind in (list, tuple):
             total.update(f"{len(part)} of;".encode())
             for each in part:
                 add(each)
-        elif isinstance(part, dict):
+        elif kind is dict:
             add(sorted(part.items()))
-        elif isinstance(part, BaseModel):
+        elif isinstance(part, BaseModel) and _is_ours(kind):
             add(part.model_dump_json())
-        elif is_dataclass(part):
+        elif is_dataclass(part) and _is_ours(kind):
             add([getattr(part, field.name) for field in fields(part)])
-        elif callable(part):
+        elif kind in _FUNCTIONS:
             add("a function")
         else:
-            raise GateError(f"a run asked with a {type(part).__name__}")
+            raise GateError(f"a run asked with a {kind.__name__}")
 
     add(asked)
     return total.digest()
+
+
+_NUMBERS = (bool, int, float, str, np.float64, np.int64, np.bool_)
+_FUNCTIONS = (FunctionType, partial)
+_OURS, _OF_RUNS = ("service.planning.", "workers."), ("workers.algorithms.", "workers.optimizers.")
+
+
+def _is_ours(kind: type) -> bool:
+    """Whether it stands in a module of planning's or of the worker's, and not in a run's."""
+    name = kind.__module__
+    found = getattr(sys.modules.get(name), kind.__name__, None)
+    return found is kind and name.startswith(_OURS) and not name.startswith(_OF_RUNS)

@@ -269,8 +269,9 @@ def get_releases(ctx: Ctx, me: Me, job_id: str) -> Any:
     return {"job": job.id, "plan_digest": job.plan_digest, **described.model_dump()}
 
 
-@router.get("/jobs/{job_id}/model", response_model=ModelView)
+@router.get("/jobs/{job_id}/model", response_model=ModelView, response_model_exclude_unset=True)
 def get_model(ctx: Ctx, me: Me, job_id: str) -> Any:
+    """The card as it was published, whose digest is in the audit record."""
     with ctx.db.read() as connection:
         job = visible_job(connection, me, job_id)
         card = connection.execute(select(models.c.card).where(models.c.job_id == job_id)).scalar()

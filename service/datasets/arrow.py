@@ -19,11 +19,12 @@ from service.datasets.schema import Schema
 
 _NUMERIC = ("numeric", "unbounded")
 _TEXTUAL = ("categorical", "binary")
-_MISSING = pa.array(sorted(MISSING))
-# one thread, so that a file's processor time is its own, and an allocator that gives memory back
+# one thread, so that a file's processor time is its own, and an allocator that gives memory back;
+# before the first array, for which the other one would reserve a gigabyte of addresses
 pa.set_cpu_count(1)
 pa.set_io_thread_count(1)
 pa.set_memory_pool(pa.system_memory_pool())
+_MISSING = pa.array(sorted(MISSING))
 
 
 def numeric(schema: Schema) -> set[str]:

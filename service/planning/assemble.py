@@ -2,6 +2,7 @@
 Plan together."""
 
 from service.planning.draft import Draft
+from service.planning.estimates import SummarySchedule
 from service.planning.expected import Expected
 from service.planning.lattice import PointLattice, ScoreLattice, target
 from service.planning.plan import Guarantee, Plan, Price
@@ -25,6 +26,10 @@ def assemble(
     rowwise = isinstance(draft.lattice, PointLattice | ScoreLattice)
     if (rowwise or draft.schedule.moment_lattices()) and facts.l2 is None:
         raise CalibrationError(algorithm)  # and a score, or a moment, by the bound on its row
+    if bool(spec.summaries) != isinstance(draft.schedule, SummarySchedule):
+        raise CalibrationError(
+            algorithm
+        )  # summaries alone are over rows that were held out as well
     goal, release = target(spec, facts), draft.release
     told = (facts.account, *facts.limits)
     costs = [price_units(release, each) for each in told]

@@ -86,6 +86,8 @@ POST   /v1/jobs/{job_id}/cancel                        401 409 404 404 404 409 4
 GET    /v1/jobs/{job_id}/plan                          401 200 404 404 404 200 200 200
 GET    /v1/jobs/{job_id}/releases                      401 200 404 404 404 200 200 200
 GET    /v1/jobs/{job_id}/model                         401 200 404 404 404 200 200 200
+GET    /v1/jobs/{job_id}/summary                       401 200 404 404 404 200 200 200
+GET    /v1/jobs/{job_id}/evaluation                    401 200 404 404 404 200 200 200
 GET    /v1/jobs/{job_id}/audit                         401 200 404 404 404 200 200 200
 GET    /v1/jobs/{job_id}/events                        401 200 404 404 404 200 200 200
 """
@@ -106,7 +108,7 @@ def test_every_operation_has_a_rule():
 
 @pytest.fixture(scope="module")
 def scene(service):
-    made = service.scene(epsilon=8.0)
+    made = service.scene(epsilon=8.0, holdout=0.2)
     people = SimpleNamespace(
         submitter=made.analyst,
         colleague=service.person("analyst"),
@@ -120,10 +122,21 @@ def scene(service):
     made.owner.grant(made.dataset, people.colleague.id)
     for analyst in (people.submitter, people.colleague):
         made.owner.grant(empty, analyst.id)
-    done = made.analyst.wait(made.analyst.submit(job(made.dataset, 0.5))["id"])["id"]
+
+    def done(**spec):
+        asked = {"dataset": made.dataset, "privacy": {"epsilon": 0.5}, **spec}
+        return made.analyst.wait(made.analyst.submit(asked)["id"])["id"]
+
+    fit = done(**job(made.dataset, 0.5))
+    told = {
+        "summary": done(algorithm="column-summaries", summaries=["counts"]),
+        "evaluation": done(algorithm="model-evaluation", of=fit),
+    }
     jobs = {"jobs": [job(made.dataset, 0.01)]}
     group = made.analyst.request("POST", "/v1/groups", json=jobs)["id"]
-    return SimpleNamespace(people=people, dataset=made.dataset, empty=empty, job=done, group=group)
+    return SimpleNamespace(
+        people=people, dataset=made.dataset, empty=empty, job=fit, told=told, group=group
+    )
 
 
 def bodies(scene, other, variant):
@@ -156,7 +169,7 @@ def ask(service, scene, caller, method, path, variant):
     scene.people.owner.grant(scene.dataset, other.id)
     filled = path.format(
         dataset_id=scene.empty if variant == "empty" else scene.dataset,
-        job_id=scene.job,
+        job_id=scene.told.get(path.rpartition("/")[2], scene.job),
         group_id=scene.group,
         principal_id=other.id,
         key_id=other.keys()[0]["id"],

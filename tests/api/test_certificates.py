@@ -8,6 +8,7 @@ from service.api.auth import Caller
 from service.api.released import resolved
 from service.errors import PlanRefused
 from service.jobs.claim import open_data
+from service.planning.plan import canonical_json, sha256
 from service.planning.spec import JobSpec
 from tests.harness import job
 from tests.jobs.harness import JobHarness
@@ -51,6 +52,9 @@ def test_a_model_is_certified_for_the_quoted_price(scene, parameters):
     assert card["object"] == "certificate" and card["coef_"] is None
     assert found["of"] == scene.model and found["radius"] == parameters.get("radius", 0)
     assert found["model_digest"] == analyst.record(scene.model)["body"]["model_digest"]
+    for each in (scene.model, done["id"]):  # what is served is what was published, to the byte
+        digest = analyst.record(each)["body"]["model_digest"]
+        assert sha256(canonical_json(analyst.model(each).card)) == digest
     assert len(found["gradient"]) == 5
     # the same on public rows of the same kind, for nothing
     model = analyst.model(scene.model)

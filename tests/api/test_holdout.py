@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.client import ApiError
+from epsilond import ApiError
 from tests.harness import job, numbers, numeric_schema
 
 

@@ -131,7 +131,7 @@ def test_a_refusal_names_every_missing_field_in_words(service):
     assert said.startswith("give ") and all(name in said for name in missing)
     assert "columns.1.ignored.name" in said
     said = asking(service, owner, "POST", "/v1/jobs", json={}).json()["detail"]
-    fields = ("dataset", "algorithm", "loss", "privacy")
+    fields = ("dataset", "algorithm", "privacy")
     assert said == f"give {', '.join(f'body.{field}' for field in fields)}."
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from service.planning.plan import Plan
+from service.planning.tables import Counts
 from tests.depth import some
 from tests.frozen.corpus import CORPUS, KEY, rows_for
 from tests.workers.gated import JOBS, planned
@@ -277,6 +278,9 @@ MAY_IMPORT = (
 )
 
 
+PLAIN_BASES = ("NamedTuple", "RuntimeError")
+
+
 def faults(source):
     """A run has no way round its answers: no private name of another's, no state that outlives it."""
     out = []
@@ -295,12 +299,31 @@ def faults(source):
             case ast.ImportFrom(module=module, names=named):
                 out += [module] if not module.startswith(MAY_IMPORT) else []
                 out += [a.name for a in named if a.name.startswith("_") or a.name == "Data._rows"]
+        match node:  # what is kept from one call to the next, or answers for something else
+            case ast.FunctionDef(decorator_list=decorators, args=args):
+                out += [f"decorated by {ast.unparse(d)}" for d in decorators if not _is_plain(d)]
+                given = [one for one in (*args.defaults, *args.kw_defaults) if one is not None]
+                out += [f"defaults to {ast.unparse(d)}" for d in given if _can_change(d)]
+            case ast.ClassDef(bases=bases, body=body, decorator_list=decorators):
+                out += [
+                    f"is a {ast.unparse(b)}" for b in bases if ast.unparse(b) not in PLAIN_BASES
+                ]
+                out += [f"keeps {ast.unparse(b)}" for b in body if isinstance(b, ast.Assign)]
+                out += [f"decorated by {ast.unparse(d)}" for d in decorators]
     for node in ast.parse(source).body:  # at the top: names of types and constants alone
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
             node.value, ast.List | ast.Dict | ast.Set | ast.Call | ast.ListComp | ast.DictComp
         ):
             out.append(f"keeps {ast.unparse(node)}")
     return out
+
+
+def _is_plain(decorator):
+    return ast.unparse(decorator) in ("property", "classmethod", "staticmethod")
+
+
+def _can_change(default):
+    return isinstance(default, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.Call)
 
 
 @pytest.mark.parametrize("path", RUN_FILES, ids=lambda path: path.stem)
@@ -321,6 +344,10 @@ def test_a_run_has_no_way_round_its_answers(path):
         "from workers.rows import Rows",
         "def run(plan, data, progress):\n    global seen",
         "seen = []",
+        "def run(plan, data, progress, seen=[]):\n    pass",
+        "import functools\n@functools.cache\ndef make(plan):\n    pass",
+        "class Seen:\n    rows = []",
+        "class Other(Counts):\n    pass",
         "def run(plan, data, progress):\n    run.seen = 1",
     ],
 )
@@ -330,3 +357,38 @@ def test_the_check_above_sees(source):
 
 def test_every_job_of_the_gates_table_is_a_plan_of_this_catalog():
     assert {JOBS[job][0] for job in JOBS} == set(RUNS)
+
+
+class Spy(np.ndarray):
+    """An array that answers for itself where rows are multiplied with it."""
+
+    def __array_function__(self, func, types, args, kwargs):
+        return args[-1]
+
+
+class Equal(Counts):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = Counts.__hash__
+
+
+class Subtracts(float):
+    def __rsub__(self, other):
+        return other[0]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        np.zeros(3).view(Spy),
+        Subtracts(1.0),
+        [Subtracts(1.0)],
+        Equal.model_construct(),
+        np.array([Subtracts(1.0)], object),
+    ],
+    ids=["an array", "a number", "in a list", "a part of a Plan", "in an array of objects"],
+)
+def test_nothing_that_could_answer_for_itself_is_shown_to_who_sees_rows(argument):
+    with pytest.raises(GateError, match="a run asked with a"):
+        digest_of((argument,), {})

@@ -6,7 +6,7 @@ the held-out rows and, where it is asked, for each category of a column.
 
 **Schedule.** One release of tables (service/planning/scored.py): for each model a table of what is
 predicted by label, one of scores by label, sums of losses or errors, as far as the job asks. Every
-metric and its interval is a function of them: service/planning/report.py and intervals.py.
+metric and its interval is a function of them: service/jobs/evaluated.py and intervals.py.
 
 **Sensitivity.** Neighbours replace one record; its position stays, so it is held out in both or in
 neither, and in the latter case nothing of this job depends on it. The models are public: they were
