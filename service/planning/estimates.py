@@ -183,7 +183,9 @@ def share(estimate: float, rows: int, z: float, noise: float) -> Interval:
     middle = estimate + a / 2
     root = sqrt(max(middle**2 - (1 + a) * (estimate**2 - noise**2), 0.0))
     low, high = (middle - root) / (1 + a), (middle + root) / (1 + a)
-    return Interval(estimate, max(min(low, estimate), 0.0), min(max(high, estimate), 1.0))
+    low = 0.0 if estimate <= noise else max(min(low, estimate), 0.0)  # an end is met, not nearly so
+    high = 1.0 if 1 - estimate <= noise else min(max(high, estimate), 1.0)
+    return Interval(estimate, low, high)
 
 
 def noise_quantile(confidence: float, laplace: bool) -> float:

@@ -141,6 +141,10 @@ TYPES = {
         ("arrow_ipc", as_stream(TABLE)),
         ("arrow_ipc", as_stream(TYPES)),
     ],
+    ids=[
+        *("gzip", "zstd", "texts", "signs", "types in Parquet"),
+        *("types in a file", "a stream", "types in a stream"),
+    ],
 )
 def test_it_is_so_however_it_is_compressed_typed_and_spelled(name, content, tmp_path):
     schema = SCHEMA | {"compare_by": "value"}
