@@ -163,7 +163,7 @@ FITS = {
 def test_every_estimator_is_planned_and_fitted_as_it_comes(service, label):
     owner = service.person("owner")
     name = f"rows with a {label} label"
-    path = numbers(service.folder, 2000, 4, seed=1, label=label)
+    path = numbers(service.folder, 20_000, 4, seed=1, label=label)
     schema = {**numeric_schema(4, label), "holdout": 0.2}
     dataset = owner.upload(name, path, schema=schema).id
     owner.set_budget(dataset, 20.0, 1e-6)
@@ -177,7 +177,7 @@ def test_every_estimator_is_planned_and_fitted_as_it_comes(service, label):
             assert model.score(x, np.load(path)["y"]) > 0.3
     if label == "numeric":
         told = kind.from_model(model.model_, client=owner).evaluate(epsilon=1.0)
-        assert told.rows == 400 and told.data
+        assert told.rows == 4000 and told.data
 
 
 def test_a_refusal_carries_the_problem(service):
