@@ -260,7 +260,7 @@ def _bounds(asked: BoundsAsked, source: _Source) -> BoundsTold:
         confidence=told.confidence,
         lower=ends[0],
         upper=ends[1],
-        inside=_estimate(told.share_of(float(few.sum()), variance)),
+        inside=_estimate(told.share_of(float(few.sum()) if rest else told.rows, variance)),
     )
 
 
