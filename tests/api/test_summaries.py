@@ -183,7 +183,7 @@ def test_bounds_are_suggested_and_a_mean_needs_none(scene):
     owner, dataset, data = scene
     if "pay" not in data:
         (found,) = told(owner, ask(dataset, {"kind": "bounds", "column": "age"}))
-        assert found["lower"] <= 5 and found["upper"] >= 95 and found["inside"]["high"] == 1
+        assert found["lower"] <= 5 and found["upper"] >= 95 and found["inside"]["high"] > 0.98
         return
     bounds, private, given, moment = told(
         owner,
@@ -198,7 +198,8 @@ def test_bounds_are_suggested_and_a_mean_needs_none(scene):
     )
     pay = data["pay"]
     assert (bounds["lower"], bounds["upper"]) in ((1000, 4000), (2000, 4000), (1000, 8000))
-    within(bounds["inside"], ((pay >= bounds["lower"]) & (pay < bounds["upper"])).mean())
+    share = ((pay >= bounds["lower"]) & (pay < bounds["upper"])).mean()
+    assert abs(bounds["inside"]["value"] - share) < 0.02  # its interval, near 1, is of noise alone
     clips = {"private": private, "given": given, "moment": moment}
     for clip, found in clips.items():
         within(found["mean"], np.clip(pay, found["lower"], found["upper"]).mean())
